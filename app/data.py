@@ -1,0 +1,102 @@
+"""The cached door from the screens to the library, and the run that the page is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import streamlit as st
+from duckdb import DuckDBPyConnection
+
+from fusionscope.app import style
+from fusionscope.storage.database import NotWritable
+from fusionscope.storage.library import ImportReport, Library, default_address
+from fusionscope.storage.queries import overview, runs
+from fusionscope.storage.queries.runs import RunSummary
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def library() -> Library:
+    """The library that this app shows: $FUSIONSCOPE_STORE, else ./fusionscope-store."""
+    return Library(default_address())
+
+
+def generation(path: Path) -> int:
+    """A number that changes whenever the library file does; 0 where there is none yet."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return 0
+    return facts.st_mtime_ns + facts.st_size
+
+
+def ask(query: Callable[Concatenate[DuckDBPyConnection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Answer of `query(con, *args)`, remembered until the library changes.
+
+    Rows are shared by all sessions: never alter them.
+    """
+    shown = library()
+    name = f"{query.__module__}.{query.__qualname__}"
+    answer: T = _answer((str(shown.path), generation(shown.path), name, args, kwargs), query)
+    return answer
+
+
+@st.cache_resource(show_spinner="Reading the library; an import may be in progress …", max_entries=400)
+def _answer(key: tuple[str, int, str, tuple[Any, ...], dict[str, Any]], _query: Callable[..., Any]) -> Any:
+    """Streamlit hashes `key`; the underscore keeps it from hashing the function's code."""
+    *_, args, kwargs = key
+    return library().ask(_query, *args, **kwargs)
+
+
+def import_inbox() -> ImportReport:
+    """Bring finished runs into the library; never waits for another importer. A read-only store stays as it is."""
+    with st.spinner("Importing recorded runs …"):
+        try:
+            return library().import_inbox()
+        except NotWritable:
+            return ImportReport([], 0, [])
+
+
+def run_choice() -> list[RunSummary]:
+    """Every run of the library, newest first."""
+    return ask(runs.library_runs)
+
+
+def shown_run(known: list[RunSummary]) -> RunSummary | None:
+    """The run in the URL, else the one shown before, else the newest; None where the URL names none of `known`."""
+    asked = st.query_params.get("run") or st.session_state.get("run")
+    if asked is None:
+        return known[0] if known else None
+    return next((run for run in known if run.run_id == asked), None)
+
+
+def current_run() -> RunSummary:
+    """The run that the page is about, written back to the URL so that a copied address always names it.
+
+    Stops the page: with the empty state where the library is empty, with one sentence where it lacks the run asked for.
+    """
+    known = run_choice()
+    shown = shown_run(known)
+    if not known:
+        style.empty_library()
+        st.stop()
+    if shown is None:
+        style.notice("The library does not hold the run that this address names. Choose one on the page Runs.")
+        st.stop()
+    st.query_params["run"] = st.session_state["run"] = shown.run_id
+    return shown
+
+
+def why_missing(run: RunSummary, *hooks: str) -> str:
+    """Why a screen has nothing to show: the reasons of the hooks that record it, else the run's own.
+
+    `hooks` are names, or beginnings of names, in hook_status.
+    """
+    statuses = ask(overview.hooks, run.run_id)
+    reasons = [s.reason for s in statuses if s.hook.startswith(hooks) and s.state != "recorded" and s.reason]
+    if reasons:
+        return "; ".join(dict.fromkeys(reasons))
+    return run.status_reason or "the run has no such observation"

@@ -1,0 +1,207 @@
+"""Compile: why did compiling take this long, and did it happen again?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fusionscope.app import data, style
+from fusionscope.app.figures.phases import phases_figure
+from fusionscope.app.table import table
+from fusionscope.app.words import compiled_work
+from fusionscope.storage.queries import compile, overview
+from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import CacheEvent, Compile, Counter, GraphBreak, Guard, Recompile
+
+BANDS = 8  # compiles drawn; the table lists all
+
+
+def answer(run: RunSummary, compiles: list[Compile], spent_s: float | None) -> str:
+    """The sentence."""
+    if not compiles:
+        return "No frame was compiled in this run."
+    timed = [c for c in compiles if c.duration_s is not None]
+    clauses = [compiled_work(run, compiles)]
+    if spent_s is not None:
+        clauses[0] += f", in {style.seconds(spent_s)}"
+    if len(timed) > 1:
+        slowest = max(timed, key=lambda c: c.duration_s or 0.0)
+        where = f"{slowest.function} at {style.source_line(slowest.file, slowest.line)}"
+        clauses.append(f"The slowest, {where}, took {style.seconds(slowest.duration_s)}")
+    return ". ".join(clauses) + "."
+
+
+def compile_row(c: Compile) -> dict[str, object]:
+    """A compile as a line of the table."""
+    return {
+        "compile": c.compile_id,
+        "function": style.short(c.function or style.MISSING, 44),
+        "line": style.source_line(c.file, c.line),
+        "outcome": c.outcome,
+        "duration": c.duration_s,
+        "attempts": c.attempts,
+        "phase": c.phase,
+        "resumes": c.resume_of or "",
+        "again after": c.recompile_of or "",
+        "cache": c.cache_state or "",
+        "reason": c.reason or "",
+    }
+
+
+def picture(run: RunSummary, compiles: list[Compile]) -> None:
+    """Phases of the longest compiles."""
+    phases = data.ask(compile.phases, run.run_id)
+    style.section("Where the time went", "phases")
+    if not phases:
+        style.not_recorded(data.why_missing(run, "trace_stream"), "phases")
+        return
+    longest = sorted(compiles, key=lambda c: -(c.duration_s or 0.0))[:BANDS]
+    figure, hidden = phases_figure([c for c in compiles if c in longest], phases)
+    st.plotly_chart(figure, config=style.PLOT, key="phases")
+    left_out = [f"{style.plural(hidden, 'phase')} too short to draw"] if hidden else []
+    left_out += [f"the {len(compiles) - BANDS} shorter compiles"] if len(compiles) > BANDS else []
+    rest = f" Left out: {' and '.join(left_out)}." if left_out else ""
+    how = "torch's own compile events. A phase lies under the one it is part of; some run in parallel: do not add bars."
+    style.note(how + rest, "phases")
+
+
+def breaks_table(breaks: list[GraphBreak]) -> None:
+    """Graph breaks, and the whole text of the one that was clicked."""
+    rows = [
+        {
+            "line": style.source_line(b.file, b.line),
+            "kind": b.kind,
+            "reason": b.reason or "",
+            "hint": b.hint or "",
+            "times": b.executions,
+            "compile": b.compile_id,
+        }
+        for b in breaks
+    ]
+    chosen = breaks[table(rows, {"times": style.number}, key="breaks", choose=True) or 0]
+    where = f"{chosen.file}:{chosen.line}" if chosen.file else "unknown place"
+    text = "\n".join(filter(None, (where, chosen.kind, chosen.reason, chosen.hint and f"Hint: {chosen.hint}")))
+    st.code(text, language=None, wrap_lines=True)
+
+
+def recompiles_table(recompiles: list[Recompile]) -> None:
+    """Recompiles with the guard that failed."""
+    rows = [
+        {
+            "compile": r.compile_id,
+            "instead of": r.previous_compile_id or "",
+            "guard that failed": r.guard or "",
+            "value": r.guard_value or "",
+            "reason": r.reason or "",
+            "outcome": r.outcome,
+            "times": r.count,
+            "limit": r.compile_limit,
+        }
+        for r in recompiles
+    ]
+    chosen = recompiles[table(rows, {"times": style.number, "limit": style.number}, key="recompiles", choose=True) or 0]
+    text = "\n".join(filter(None, (chosen.guard, chosen.reason)))
+    if text:
+        st.code(text, language=None, wrap_lines=True)
+
+
+def guards_table(guards: list[Guard]) -> None:
+    """Guards of all compiles."""
+    table(
+        [
+            {
+                "compile": g.compile_id,
+                "guard": g.expression,
+                "guards": g.source or "",
+                "line": style.source_line(g.file, g.line),
+            }
+            for g in guards
+        ],
+        key="guards",
+        height=320 if len(guards) > 8 else None,
+    )
+
+
+def caches_table(events: list[CacheEvent]) -> None:
+    """Lookups in the compile caches."""
+    table(
+        [
+            {
+                "compile": e.compile_id,
+                "cache": e.cache,
+                "state": e.state,
+                "saved": e.saved_s,
+                "reason": e.reason or "",
+                "key": style.short(e.key or "", 24),
+            }
+            for e in events
+        ],
+        {"saved": style.seconds},
+        key="caches",
+    )
+
+
+def counters_table(counters: list[Counter]) -> None:
+    """torch's own counters."""
+    rows = [{"counter": c.name, "value": c.value, "graph": c.graph_id or "whole run"} for c in counters]
+    table(rows, {"value": style.number}, key="counters", height=320 if len(rows) > 8 else None)
+
+
+def graphs_panel(run: RunSummary) -> None:
+    """Graphs of every stage, and the text of the chosen one."""
+    graphs = data.ask(compile.graphs, run.run_id)
+    if not graphs:
+        style.not_recorded(data.why_missing(run, "trace_stream", "inductor_graph"), "graphs")
+        return
+    names = {g.graph_id: f"{g.graph_id} · {style.plural(g.nodes, 'node')}" for g in graphs}
+    left, right = st.columns([1, 1], vertical_alignment="bottom")
+    with left:
+        graph_id = st.selectbox("Graph", list(names), format_func=names.__getitem__, key="graph", bind="query-params")
+    text = data.ask(compile.graph_code, run.run_id, graph_id)
+    forms = {"graph": text.code, "wrapper and kernels": text.output_code}
+    present = [form for form, code in forms.items() if code]
+    if not present:
+        style.not_recorded(data.why_missing(run, "trace_stream"), "graph-text")
+        return
+    with right:
+        form = st.segmented_control("Text", present, default=present[-1], required=True, key=f"form-{graph_id}")
+    shown = forms[form or present[-1]] or ""
+    st.code(shown, language="python", line_numbers=True, height=480 if shown.count("\n") > 24 else "content")
+
+
+run = data.current_run()
+compiles = data.ask(compile.compiles, run.run_id)
+style.heading("Compile", f"{run.name} · {style.about(run)}")
+style.sentence(answer(run, compiles, data.ask(overview.compile_seconds, run.run_id)))
+if not compiles:
+    style.not_recorded(data.why_missing(run, "trace_stream"))
+    st.stop()
+picture(run, compiles)
+
+style.section("Compiles", "compiles")
+table([compile_row(c) for c in compiles], {"duration": style.seconds, "attempts": style.number}, key="compiles")
+style.note(
+    "Of several attempts the last counts. Phase drive: the program's own calls; measure: compiled again by measuring.",
+    "compiles",
+)
+breaks = data.ask(compile.breaks, run.run_id)
+recompiles = data.ask(compile.recompiles, run.run_id)
+style.section(f"Graph breaks: {len(breaks)}", "breaks")
+if breaks:
+    breaks_table(breaks)
+style.section(f"Recompiles: {len(recompiles)}", "recompiles")
+if recompiles:
+    recompiles_table(recompiles)
+
+style.section("Raw facts", "raw")
+guards = data.ask(compile.guards, run.run_id)
+events = data.ask(compile.cache_events, run.run_id)
+counters = data.ask(compile.counters, run.run_id)
+tabs = st.tabs(["Graphs", f"Guards ({len(guards)})", f"Cache lookups ({len(events)})", f"Counters ({len(counters)})"])
+with tabs[0]:
+    graphs_panel(run)
+with tabs[1]:
+    guards_table(guards) if guards else style.not_recorded(data.why_missing(run, "trace_stream"), "guards")
+with tabs[2]:
+    caches_table(events) if events else style.not_recorded(data.why_missing(run, "trace_stream"), "caches")
+with tabs[3]:
+    counters_table(counters) if counters else style.not_recorded(data.why_missing(run, "counters"), "counters")

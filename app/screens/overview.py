@@ -1,0 +1,121 @@
+"""Overview: what did compiling do for me, and what was recorded?"""
+
+from __future__ import annotations
+
+import json
+
+import streamlit as st
+
+from fusionscope.app import data, style
+from fusionscope.app.table import table
+from fusionscope.app.words import arrow, headline
+from fusionscope.storage.queries import compare, compile, overview
+from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import HookStatus, Measurement, Run
+
+
+def figures(run: RunSummary, measurements: list[Measurement], compile_s: float | None) -> None:
+    """The six headline numbers, each a door to the screen that explains it."""
+    first = next((m.median for m in measurements if m.metric == "first_call_s" and m.variant == "compiled"), None)
+    kernels = arrow(run.eager_kernels, run.compiled_kernels, style.number)
+    peak = arrow(run.eager_peak_bytes, run.compiled_peak_bytes, style.size)
+    latency = arrow(run.eager_us, run.compiled_us, style.duration)
+    emitted = "none" if run.kernel_calls is None else style.number(run.kernel_calls)
+    with st.container(horizontal=True, gap="small"):
+        style.figure("Speed-up", style.ratio(run.speed_up), latency or "not measured", "comparison", run.run_id)
+        remark = "eager → compiled, measured" if kernels else "calls in the emitted code"
+        style.figure("Kernels", kernels or emitted, remark, "kernels", run.run_id)
+        style.figure("Graph breaks", style.number(run.breaks), "where tracing stopped", "compile", run.run_id)
+        style.figure("Recompiles", style.number(run.recompiles), "after a guard failed", "compile", run.run_id)
+        change = style.size_delta(run.eager_peak_bytes, run.compiled_peak_bytes) if peak else "not measured"
+        style.figure("Peak memory", peak or style.MISSING, change, "memory", run.run_id)
+        spent = f"{style.seconds(compile_s)} compiling" if compile_s is not None else "compiles were not timed"
+        style.figure("First call", style.seconds(first), spent, "compile", run.run_id)
+
+
+def coverage(hooks: list[HookStatus]) -> str:
+    """The coverage statement in one sentence."""
+    if not hooks:
+        return "The run carries no coverage statement: what is missing below cannot be told from what did not happen."
+    whole = [h for h in hooks if h.state == "recorded"]
+    lost = sum(h.lost for h in hooks)
+    rest = [f"{h.hook} {h.state}" + (f" ({h.reason})" if h.reason else "") for h in hooks if h.state != "recorded"]
+    seen = f"{len(whole)} of {style.plural(len(hooks), 'hook')} recorded all they saw"
+    return f"{seen}, {style.plural(lost, 'observation')} lost{': ' if rest else ''}{'; '.join(rest)}."
+
+
+def environment(run: Run) -> list[dict[str, str]]:
+    """Where and how the run was recorded."""
+    commit = run.git_commit and f"{run.git_commit[:12]} on {run.git_branch}{', with changes' if run.git_dirty else ''}"
+    facts = {
+        "device": " · ".join(filter(None, (run.device_kind, run.device_name))),
+        "threads": run.threads,
+        "torch": run.torch_version,
+        "triton": run.triton_version,
+        "CUDA": run.cuda_version,
+        "Python": run.python_version,
+        "host": run.host,
+        "git": commit,
+        "project": run.project,
+        "tags": ", ".join(run.tags),
+        "recorded": f"{run.created_at:%Y-%m-%d %H:%M:%S} UTC",
+        "run id": run.run_id,
+    }
+    return [{"environment": name, "value": str(value)} for name, value in facts.items() if value not in (None, "")]
+
+
+def options(run: Run) -> list[dict[str, str]]:
+    """What was asked of the compiler and the recorder, and where the run came from."""
+    facts: dict[str, object] = {
+        "mode": run.mode or "default",
+        "dynamic": "decided by torch" if run.dynamic is None else run.dynamic,
+        "FX graph cache": run.fx_cache,
+        "kernel cache": run.kernel_cache,
+        "file": run.source_path,
+        "command": run.command,
+        "folder": run.cwd,
+        "origin": run.source,
+        "time in the recorder": None if run.recorder_overhead_s is None else style.seconds(run.recorder_overhead_s),
+    }
+    recorded_with = json.loads(run.options) if run.options else {}
+    facts |= {str(name): value for name, value in recorded_with.items()} if isinstance(recorded_with, dict) else {}
+    return [{"option": name, "value": str(value)} for name, value in facts.items() if value not in (None, "")]
+
+
+run = data.current_run()
+record = data.ask(overview.run, run.run_id)
+hooks = data.ask(overview.hooks, run.run_id)
+measurements = data.ask(compare.measurements, run.run_id)
+
+style.heading(record.name, style.about(run))
+if run.status != "complete":
+    reason = run.status_reason or "no reason was recorded"
+    style.notice(f"This run is {run.status}: {reason}. What follows is what was recorded until then.", "status")
+style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
+figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
+
+style.section("What was recorded", "coverage")
+style.note(coverage(hooks), "coverage")
+if hooks:
+    table(
+        [
+            {
+                "hook": h.hook,
+                "state": h.state,
+                "recorded": h.recorded,
+                "lost": h.lost,
+                "time in the hook": h.self_s,
+                "reason": h.reason or "",
+            }
+            for h in hooks
+        ],
+        {"recorded": style.number, "lost": style.number, "time in the hook": style.seconds},
+        key="hooks",
+    )
+left, right = st.columns(2)
+with left:
+    style.section("Environment", "environment")
+    table(environment(record), key="environment")
+with right:
+    style.section("Options and source", "options")
+    table(options(record), key="options")

@@ -1,0 +1,59 @@
+"""Entry of the app: page frame, import of new runs, navigation and the chosen run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+from streamlit.navigation.page import Page
+
+from fusionscope.app import data, style
+from fusionscope.app.screens import PAGES
+from fusionscope.storage.database import StorageError
+from fusionscope.storage.queries.runs import RunSummary
+
+HERE = Path(__file__).parent
+SIDEBAR_PX = 220
+
+
+def sidebar(runs: list[RunSummary]) -> None:
+    """Navigation, each address naming the chosen run, and the choice itself."""
+    shown = data.shown_run(runs)
+    style.brand()
+    for title, _, file in PAGES:
+        st.page_link(f"screens/{file}", label=title, query_params={"run": shown.run_id} if shown else None)
+    if shown:
+        choose_run(runs, shown)
+
+
+def choose_run(runs: list[RunSummary], shown: RunSummary) -> None:
+    """Picker of the run; the choice goes into the URL, whence every screen takes it."""
+    chosen = st.selectbox("Run", runs, runs.index(shown), format_func=lambda run: run.title, key=f"run-{shown.run_id}")
+    if chosen != shown:
+        st.query_params.from_dict({"run": chosen.run_id})
+        st.rerun()
+
+
+def screen(title: str, path: str, file: str) -> Page:
+    """A page of the app; the start page has no path."""
+    return st.Page(HERE / "screens" / file, title=title, url_path=path or None, default=not path)
+
+
+def main() -> None:
+    """Draw the page: frame, sidebar, then the screen that was asked for."""
+    icon = str(HERE / "static" / "icon.svg")  # a named icon would be fetched from Google's servers
+    st.set_page_config("Fusionscope", icon, layout="wide", initial_sidebar_state=SIDEBAR_PX)
+    st.html(HERE / "static" / "frame.css")
+    page = st.navigation([screen(*words) for words in PAGES], position="hidden")
+    try:
+        report = data.import_inbox()
+        with st.sidebar:
+            sidebar(data.run_choice())
+        for name, reason in report.rejected:
+            style.notice(f"{name} was not imported: {reason}", f"rejected-{name}")
+        page.run()
+    except StorageError as error:
+        style.notice(str(error))
+
+
+main()

@@ -1,0 +1,113 @@
+"""The sentences that screens open on: numbers of a run in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fusionscope.app import style
+from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import Compile, Measurement
+
+UNITS: dict[str, tuple[tuple[str, ...], float, Callable[[float | None], str]]] = {
+    "us": (style.TIMES, 1000, style.duration),
+    "s": (("s",), 1, style.seconds),
+    "bytes": (style.BYTES, 1024, style.size),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a measured quantity is named, written and drawn; `unit` is that in which it is stored."""
+
+    title: str
+    unit: str
+    pictured: bool = False
+
+    def form(self, value: float | None) -> str:
+        """`value` in three digits with its unit."""
+        return UNITS[self.unit][2](value) if self.unit in UNITS else style.number(value)
+
+    def scale(self, largest: float) -> tuple[float, str]:
+        """Divisor and unit for an axis that reaches `largest`."""
+        units, step, _ = UNITS.get(self.unit, ((self.title.lower(),), 1, style.number))
+        return style.scale(largest, units, step)
+
+
+METRICS = {
+    "latency_us": Metric("Latency of one call", "us", pictured=True),
+    "wall_s": Metric("Wall time of the program", "s", pictured=True),
+    "kernels": Metric("Kernels per call", "count", pictured=True),
+    "peak_bytes": Metric("Peak memory above entry", "bytes", pictured=True),
+    "peak_rss_bytes": Metric("Peak resident memory of the process", "bytes", pictured=True),
+    "base_bytes": Metric("Alive before the call", "bytes"),
+    "first_call_s": Metric("First call, compiling included", "s"),
+}
+
+
+def metric_of(name: str, unit: str) -> Metric:
+    """The known metric `name`, or one made of its own name and unit."""
+    return METRICS.get(name) or Metric(name, unit)
+
+
+def arrow(before: float | None, after: float | None, form: Callable[[float | None], str]) -> str:
+    """`12 → 5`, a common unit written once; empty where neither is known."""
+    if before is None and after is None:
+        return ""
+    left, right = form(before), form(after)
+    unit = right.rpartition(" ")[2]
+    return f"{left.removesuffix(f' {unit}') if ' ' in right else left} → {right}"
+
+
+def find(measurements: Sequence[Measurement], metric: str, variant: str) -> Measurement | None:
+    """The measurement of `metric` in `variant`."""
+    return next((m for m in measurements if m.metric == metric and m.variant == variant), None)
+
+
+def overlap(a: Measurement, b: Measurement) -> bool | None:
+    """Whether the 10–90 % intervals of two measurements overlap; None where one has no interval."""
+    if a.p10 is None or a.p90 is None or b.p10 is None or b.p90 is None:
+        return None
+    return a.p10 <= b.p90 and b.p10 <= a.p90
+
+
+def speed(measurements: Sequence[Measurement], metric: str = "latency_us") -> str:
+    """Compiled against eager in one clause, with its noise; empty where one of them was not measured."""
+    eager, compiled = find(measurements, metric, "eager"), find(measurements, metric, "compiled")
+    if not eager or not compiled or not compiled.median:
+        return ""
+    factor = eager.median / compiled.median
+    verdict = "" if factor >= 1 else ", that is slower"
+    if overlap(eager, compiled):
+        verdict = ", which is within the noise (the 10–90 % intervals overlap)"
+    times = arrow(eager.median, compiled.median, METRICS[metric].form)
+    return f"Compiled is {style.ratio(factor)} as fast as eager ({METRICS[metric].title.lower()} {times}){verdict}"
+
+
+def work(run: RunSummary) -> str:
+    """What became of kernels and peak, as clauses."""
+    parts = []
+    if run.eager_kernels is not None and run.compiled_kernels is not None:
+        eager, compiled = style.number(run.eager_kernels), style.number(run.compiled_kernels)
+        parts.append(f"{eager} kernels became {compiled}" if eager != compiled else f"{eager} kernels in both")
+    if run.eager_peak_bytes is not None and run.compiled_peak_bytes is not None:
+        before, after = style.size(run.eager_peak_bytes), style.size(run.compiled_peak_bytes)
+        parts.append(f"the peak went from {before} to {after}" if before != after else f"the peak is {before} in both")
+    return ", ".join(parts)
+
+
+def compiled_work(run: RunSummary, compiles: Sequence[Compile]) -> str:
+    """What was compiled, in one sentence."""
+    done = [c for c in compiles if c.phase == "drive" and c.outcome == "compiled"]
+    made = f"{style.plural(len(done), 'compilation')} made {style.plural(run.graphs, 'Inductor graph')}"
+    calls = "" if run.kernel_calls is None else f" with {style.plural(run.kernel_calls, 'kernel call')}"
+    return f"{made}{calls}; {style.plural(run.breaks, 'graph break')}, {style.plural(run.recompiles, 'recompile')}"
+
+
+def headline(run: RunSummary, measurements: Sequence[Measurement], compiles: Sequence[Compile]) -> str:
+    """The sentence of the Overview."""
+    fast = speed(measurements) or speed(measurements, "wall_s")
+    if not fast:
+        return f"{compiled_work(run, compiles)}; not measured against eager."
+    clauses = [fast, work(run)]
+    return ". ".join([", ".join(filter(None, clauses)), compiled_work(run, compiles)]) + "."

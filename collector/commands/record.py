@@ -1,0 +1,117 @@
+"""Record a model file, or one of the sample models: drive it, then measure eager against compiled."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fusionscope.collector import Recording, record
+from fusionscope.collector.commands import (
+    DONE,
+    CommandError,
+    add_recording,
+    answer,
+    as_json,
+    given,
+    require_store,
+    say,
+)
+from fusionscope.collector.model_file import ModelFile, configured, load, models_own_code
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries.runs import library_runs
+
+MODES = (
+    "default",
+    "reduce-overhead",
+    "max-autotune",
+    "max-autotune-no-cudagraphs",
+)  # torch._inductor.list_mode_options
+RECORDED_OPTIONS = ("device", "mode", "dynamic", "no_measure", "keep_caches", "stop_after", "strict")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of `fusionscope record`."""
+    parser.add_argument(
+        "target",
+        metavar="FILE.py[:build] | SAMPLE",
+        help="a file whose build() returns (callable, inputs, compile_kwargs), or a name of `fusionscope samples`",
+    )
+    add_recording(parser)
+    parser.add_argument("--device", help="default device for the model, such as cpu or cuda")
+    parser.add_argument("--mode", choices=MODES, help="torch.compile's mode")
+    parser.add_argument("--dynamic", action=BooleanOptionalAction, help="torch.compile's dynamic")
+    parser.add_argument("--no-measure", action="store_true", help="do not measure eager against compiled")
+    parser.add_argument("--json", action="store_true", help="print the run id and a summary as JSON")
+
+
+def run(options: Namespace) -> int:
+    """Record one model; ModelFailed says that it raised."""
+    require_store(options.store)
+    model = load(options.target)
+    with configured(model.config), default_device(options.device):
+        run_id, store = _record(model, options)
+    if options.json:
+        answer(as_json(summary(run_id, store)))
+    return DONE
+
+
+def _record(model: ModelFile, options: Namespace) -> tuple[str, Path]:
+    with record(
+        options.name or model.name,
+        project=options.project,
+        tags=tuple(options.tags),
+        store=options.store,
+        mode=options.mode,
+        dynamic=options.dynamic,
+        source_path=model.path,
+        command=shlex.join(["fusionscope", *options.command_line]),
+        options=given(options, *RECORDED_OPTIONS),
+        keep_caches=options.keep_caches,
+        stop_after=options.stop_after,
+        strict=options.strict,
+    ) as recording:
+        _drive_and_measure(model, recording, options)
+    return recording.run_id, recording.store
+
+
+def _drive_and_measure(model: ModelFile, recording: Recording, options: Namespace) -> None:
+    import torch
+
+    with models_own_code(f"building {model.name}"):
+        built = model.build()
+    chosen = {"mode": options.mode, "dynamic": options.dynamic}
+    kwargs = built.compile_kwargs | {key: value for key, value in chosen.items() if value is not None}
+    say(f"compiling {model.name} …")
+    with models_own_code(model.name):
+        compiled = torch.compile(built.model, **kwargs)
+        model.drive(compiled, built.inputs)
+    if not options.no_measure:
+        say(f"measuring {model.name}, eager against compiled …")
+        with models_own_code(f"measuring {model.name}"):
+            recording.compare(built.model, built.inputs, compiled=compiled, backward=model.backward, progress=say)
+
+
+@contextmanager
+def default_device(name: str | None) -> Iterator[None]:
+    """Make new tensors on a device, where one is named; raises CommandError where torch cannot use it."""
+    import torch
+
+    with ExitStack() as stack:
+        if name is not None:
+            try:
+                torch.empty(0, device=name)
+            except (RuntimeError, AssertionError) as error:
+                raise CommandError(f"torch cannot use the device {name!r}: {str(error).splitlines()[0]}") from error
+            stack.enter_context(torch.device(name))
+        yield
+
+
+def summary(run_id: str, store: Path) -> dict[str, Any]:
+    """The run's headline numbers; the id alone while another process imports it."""
+    rows = [row for row in Library(store).ask(library_runs) if row.run_id == run_id]
+    return asdict(rows[0]) if rows else {"run_id": run_id}

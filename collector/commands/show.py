@@ -1,0 +1,105 @@
+"""Show what a run recorded: headline, graphs with kernels and peaks, breaks, recompiles, the hooks' coverage."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from duckdb import DuckDBPyConnection
+
+from fusionscope.collector.commands import DONE, add_store, answer, as_json, opened
+from fusionscope.collector.text import bytes_, change, count, microseconds, ratio, table
+from fusionscope.storage.queries import compare, compile, graphs, memory, overview, runs
+from fusionscope.storage.queries.graphs import DecidedGraph
+from fusionscope.storage.queries.memory import Curve
+from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import GraphBreak, HookStatus, Measurement, Recompile
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A run as `show` prints it."""
+
+    run: RunSummary
+    measurements: list[Measurement]
+    graphs: list[DecidedGraph]
+    curves: list[Curve]  # of those graphs
+    breaks: list[GraphBreak]
+    recompiles: list[Recompile]
+    hooks: list[HookStatus]
+
+    def peak(self, graph_id: str, basis: str) -> int | None:
+        """The peak of a graph's timeline of one basis; None where none was recorded."""
+        return next((c.peak_bytes for c in self.curves if (c.graph_id, c.basis) == (graph_id, basis)), None)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of `fusionscope show`."""
+    parser.add_argument("run", metavar="RUN", help="id of a run, the beginning of one, or a name (its latest run)")
+    add_store(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: Namespace) -> int:
+    """Print one run."""
+    library = opened(options.store)
+    shown = library.ask(shown_run, library.find(options.run))
+    answer(as_json(asdict(shown)) if options.json else "\n\n".join(_sections(shown)))
+    return DONE
+
+
+def shown_run(con: DuckDBPyConnection, run_id: str) -> Shown:
+    """Ask everything that `show` prints."""
+    decided = graphs.decided_graphs(con, run_id)
+    curves = [curve for graph in decided for curve in memory.curves(con, run_id, graph.graph_id) if curve.graph_id]
+    return Shown(
+        run=next(row for row in runs.library_runs(con) if row.run_id == run_id),
+        measurements=compare.measurements(con, run_id),
+        graphs=decided,
+        curves=curves,
+        breaks=compile.breaks(con, run_id),
+        recompiles=compile.recompiles(con, run_id),
+        hooks=overview.hooks(con, run_id),
+    )
+
+
+def _sections(shown: Shown) -> Iterator[str]:
+    yield _headline(shown.run)
+    if shown.measurements:
+        yield table(("measured", "variant", "median", "samples"), map(_measurement, shown.measurements))
+    if shown.graphs:
+        head = ("graph", "function", "nodes", "groups", "kernel calls", "peak: plan", "Inductor's estimate")
+        yield table(head, (_graph(shown, graph) for graph in shown.graphs))
+    if shown.breaks:
+        yield table(("graph break at", "why"), ((f"{b.file}:{b.line}", b.kind) for b in shown.breaks))
+    if shown.recompiles:
+        rows = ((r.compile_id, r.outcome, r.count, r.guard or r.reason) for r in shown.recompiles)
+        yield table(("recompile", "outcome", "times", "guard that failed"), rows)
+    hooks = ((h.hook, h.state, h.recorded, h.lost, h.reason or "") for h in shown.hooks)
+    yield table(("hook", "state", "recorded", "lost", "why"), hooks)
+
+
+def _headline(run: RunSummary) -> str:
+    kernels = change(count(run.eager_kernels), count(run.compiled_kernels))
+    peak = change(bytes_(run.eager_peak_bytes), bytes_(run.compiled_peak_bytes))
+    facts = {
+        "run": f"{run.run_id} ({run.name}), {run.created_at:%Y-%m-%d %H:%M} UTC",
+        "status": run.status + (f": {run.status_reason}" if run.status_reason else ""),
+        "device": f"{run.device}, torch {run.torch_version}",
+        "speed-up": ratio(run.speed_up) or "not measured",
+        "kernels": kernels or "not measured",
+        "peak": peak or "not measured",
+        "compiles": f"{run.compiles}, graph breaks {run.breaks}, recompiles {run.recompiles}",
+    }
+    return "\n".join(f"{name:9}{text}" for name, text in facts.items())
+
+
+def _measurement(row: Measurement) -> tuple[object, ...]:
+    units = {"us": microseconds, "s": lambda s: microseconds(s * 1e6), "bytes": bytes_}
+    return row.metric, row.variant, units.get(row.unit, count)(row.median), row.samples
+
+
+def _graph(shown: Shown, graph: DecidedGraph) -> tuple[object, ...]:
+    peaks = (bytes_(shown.peak(graph.graph_id, basis)) for basis in ("plan", "estimate"))
+    return graph.graph_id, graph.function, graph.scheduler_nodes, graph.groups, graph.calls, *peaks

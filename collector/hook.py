@@ -1,0 +1,108 @@
+"""The hook contract: what a hook is, where it writes, and the promise that it never changes the run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fusionscope.storage.records import HookStatus
+
+
+class Hook(Protocol):
+    """A module that observes one fragile target of torch and restores exactly what it found."""
+
+    NAME: str
+    RECORDS: tuple[type[Any], ...]  # records and observations that it may emit
+
+    def problem(self) -> str | None:
+        """Say in words why the target cannot be observed on this torch, or None."""
+
+    def install(self, emit: Emit) -> AbstractContextManager[None]:
+        """Observe the target inside the context."""
+
+
+@dataclass(slots=True)
+class Emit:
+    """What one hook writes to. It counts what was taken, what was lost and the time that it cost."""
+
+    hook: str
+    sink: Callable[[Any], None]
+    strict: bool = False  # raise instead of counting (the tests)
+    recorded: int = 0
+    lost: int = 0
+    self_s: float = 0.0
+    reason: str | None = None  # of the first loss
+    open: bool = True  # closed in forked children and after the run
+    _depth: int = field(default=0, repr=False)
+
+    def __call__(self, observation: Any) -> None:
+        if self.open:
+            self.sink(observation)
+            self.recorded += 1
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Run a hook's own code: an exception is counted and kept in words, never raised into torch."""
+        started = time.perf_counter()
+        self._depth += 1
+        try:
+            yield
+        except Exception as error:
+            self.lost += 1
+            self.reason = self.reason or f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            if self.strict:
+                raise
+        finally:
+            self._depth -= 1
+            if not self._depth:  # guarded code may emit through guarded code: time is counted once
+                self.self_s += time.perf_counter() - started
+
+    def status(self) -> HookStatus:
+        """Sum up what this hook recorded."""
+        state = "recorded" if not self.lost else "partial" if self.recorded else "failed"
+        return HookStatus(
+            hook=self.hook,
+            state=state,
+            reason=self.reason,
+            recorded=self.recorded,
+            lost=self.lost,
+            self_s=self.self_s,
+        )
+
+
+@contextmanager
+def patched(owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]) -> Iterator[None]:
+    """Replace `owner.name` by `wrap(original)` inside the context; static and class methods stay what they are."""
+    found = inspect.getattr_static(owner, name)
+    own = name in vars(owner)
+    kind = type(found) if isinstance(found, (staticmethod, classmethod)) else None
+    original = found.__func__ if kind else found
+    new = functools.update_wrapper(wrap(original), original)
+    setattr(owner, name, kind(new) if kind else new)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, name, found)
+        else:
+            delattr(owner, name)
+
+
+def missing(owner: Any, name: str, *parameters: str) -> str | None:
+    """Say what `owner.name` lacks: the whole attribute, or one of the leading parameters that a hook relies on."""
+    label = f"{getattr(owner, '__name__', owner)}.{name}"
+    target = getattr(owner, name, None)
+    if target is None:
+        return f"torch has no {label}"
+    absent = [p for p in parameters if p not in inspect.signature(target).parameters]
+    return f"{label} has no parameter {', '.join(absent)}" if absent else None
+
+
+def first_problem(*problems: str | None) -> str | None:
+    """The first of several problems, or None."""
+    return next((p for p in problems if p), None)

@@ -1,0 +1,57 @@
+"""What came of the candidates: the pairs that were fused, and those dropped because of a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fusionscope.collector import whereabouts
+from fusionscope.collector.hook import Emit, first_problem, missing, patched
+from fusionscope.collector.observations import CycleFound, PairFused
+
+NAME = "fusion_results"
+RECORDS = (PairFused, CycleFound)
+
+
+def problem() -> str | None:
+    """Both methods have kept their signatures since torch 2.11."""
+    from torch._inductor.scheduler import Scheduler
+
+    return first_problem(
+        missing(Scheduler, "fuse_two_nodes", "node1", "node2"),
+        missing(Scheduler, "will_fusion_create_cycle", "node1", "node2"),
+    )
+
+
+@contextmanager
+def install(emit: Emit) -> Iterator[None]:
+    """Note fusions in the order taken."""
+    from torch._inductor.scheduler import Scheduler
+
+    def wrap_fusion(original: Callable[..., Any]) -> Callable[..., Any]:
+        def fuse_two_nodes(scheduler: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> Any:
+            fused = original(scheduler, node1, node2, *args, **kwargs)
+            with emit.guarded():
+                mix_order = type(fused).__name__ == "FusedMixOrderReductions"
+                names = (node.get_name() for node in (node1, node2, fused))
+                emit(PairFused(whereabouts.graph_id() or "", *names, mix_order))
+            return fused
+
+        return fuse_two_nodes
+
+    def wrap_cycle(original: Callable[..., bool]) -> Callable[..., bool]:
+        def will_fusion_create_cycle(scheduler: Any, node1: Any, node2: Any) -> bool:
+            cycle = original(scheduler, node1, node2)
+            if cycle:
+                with emit.guarded():
+                    emit(CycleFound(whereabouts.graph_id() or "", node1.get_name(), node2.get_name()))
+            return cycle
+
+        return will_fusion_create_cycle
+
+    with (
+        patched(Scheduler, "fuse_two_nodes", wrap_fusion),
+        patched(Scheduler, "will_fusion_create_cycle", wrap_cycle),
+    ):
+        yield

@@ -1,0 +1,107 @@
+"""Everything that was seen of one Inductor graph, indexed by name, for the folds that need it."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TypeVar
+
+from fusionscope.collector.observations import (
+    GraphInput,
+    GraphOutputs,
+    KernelDefined,
+    KernelWritten,
+    LineSeen,
+    RealizeAsked,
+    ScheduledBuffer,
+    WrapperPlanned,
+)
+from fusionscope.storage.records import FusionGroup, IrEdge, IrNode
+
+T = TypeVar("T")
+
+# wrapper lines that run something (torch/_inductor/codegen/wrapper.py)
+CALLS = ("KernelCallLine", "ExternKernelOutLine", "ExternKernelAllocLine", "ExternKernelMultiOutLine")
+
+
+class GraphFacts:
+    """A graph's observations by kind and name."""
+
+    def __init__(self, graph_id: str, observations: Iterable[object]) -> None:
+        self.graph_id = graph_id
+        seen: dict[type, list[object]] = defaultdict(list)
+        for observation in observations:
+            seen[type(observation)].append(observation)
+        self.nodes: dict[str, IrNode] = {n.ir_node: n for n in _only(seen, IrNode)}
+        self.edges = _only(seen, IrEdge)
+        self.groups = _only(seen, FusionGroup)
+        self.buffers: dict[str, ScheduledBuffer] = {b.buffer: b for b in _only(seen, ScheduledBuffer)}
+        self.inputs: dict[str, GraphInput] = {g.buffer: g for g in _only(seen, GraphInput)}
+        self.sources: dict[str, KernelDefined] = {k.kernel: k for k in _only(seen, KernelDefined)}
+        self.written = _only(seen, KernelWritten)
+        self.realized = _only(seen, RealizeAsked)
+        plans = _only(seen, WrapperPlanned)  # a partitioned graph has one wrapper per partition
+        self.lines: tuple[LineSeen, ...] = tuple(line for plan in plans for line in plan.lines)
+        self.in_place = frozenset(name for plan in plans for name in plan.in_place)
+        self._outputs = next(iter(_only(seen, GraphOutputs)), None)
+
+    @property
+    def direction(self) -> str:
+        """forward, backward or inference, as the graph's name says."""
+        return self.graph_id.split(".", 1)[-1].split("#")[0].split(".")[0]
+
+    @cached_property
+    def group_of(self) -> dict[str, str]:
+        """Scheduler node → its final group."""
+        return {member: group.group_id for group in self.groups for member in group.members}
+
+    @cached_property
+    def _kernel_of(self) -> dict[str, str]:
+        return {node: kernel.kernel for kernel in self.written for node in kernel.ir_nodes}
+
+    def kernel_id(self, name: str) -> str:
+        """A kernel's name within the run."""
+        return f"{self.graph_id}/{name}"
+
+    def kernel_of(self, ir_node: str | None) -> str | None:
+        """The kernel that computes a scheduler node."""
+        name = self._kernel_of.get(ir_node or "")
+        return self.kernel_id(name) if name else None
+
+    def nodes_by_call(self) -> dict[str, deque[tuple[str, ...]]]:
+        """Kernel name → the scheduler nodes of its first, second, … call."""
+        calls: dict[str, deque[tuple[str, ...]]] = defaultdict(deque)
+        for kernel in self.written:
+            calls[kernel.kernel].append(kernel.ir_nodes)
+        return calls
+
+    def allocated_by(self, line: LineSeen) -> list[ScheduledBuffer]:
+        """Buffers that a library call returns in memory of its own: its result, or the items of its tuple."""
+        if line.kind != "ExternKernelAllocLine" or line.buffer is None:
+            return []
+        items = [buffer for buffer in self.buffers.values() if buffer.part_of == line.buffer]
+        whole = self.buffers.get(line.buffer)
+        return items or ([whole] if whole and whole.bytes is not None else [])
+
+    def category_of(self, buffer: str) -> str:
+        """output, saved, gradient or intermediate: what a buffer that the wrapper makes is for."""
+        outputs = self._outputs
+        if outputs is None or buffer not in outputs.names:
+            return "intermediate"
+        if self.direction == "backward":
+            return "gradient"
+        hidden = outputs.user_visible is not None and buffer not in outputs.user_visible
+        return "saved" if hidden and self.direction == "forward" else "output"
+
+    def input_category(self, given: GraphInput) -> str:
+        """weight, input, gradient or saved: where an input comes from."""
+        if given.static:
+            return "weight"
+        if self.direction != "backward" or given.buffer.startswith("primals_"):
+            return "input"
+        return "gradient" if given.buffer.startswith("tangents_") else "saved"
+
+
+def _only(seen: dict[type, list[object]], kind: type[T]) -> list[T]:
+    return seen[kind]  # type: ignore[return-value]

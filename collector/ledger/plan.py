@@ -1,0 +1,151 @@
+"""The wrapper's lines, carried out → live bytes after each step and the life of every buffer.
+
+Rules that matched the measured peak to the byte: an AllocateLine adds its buffer; a ReuseLine hands the memory on; a
+FreeIfNotReusedLine takes it away; a library call that allocates adds its results; `del` of an input frees only what the
+caller gave up, that is saved values and gradients in a backward, never parameters or arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from fusionscope.collector.ledger.graph_facts import CALLS, GraphFacts
+from fusionscope.collector.observations import GraphInput, LineSeen
+from fusionscope.storage.records import Buffer, MemoryPoint
+
+_KEPT_BY_CALLER = ("primals_", "arg")
+
+
+@dataclass(slots=True)
+class Plan:
+    """What carrying out one graph's wrapper gives."""
+
+    points: list[MemoryPoint] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    call_steps: list[tuple[LineSeen, int]] = field(default_factory=list)  # kernel calls in order, with their steps
+
+
+def carry_out(facts: GraphFacts) -> Plan:
+    """Replay the lines of a graph's wrapper, from the first allocation to the return."""
+    return _Replay(facts).run()
+
+
+class _Replay:
+    def __init__(self, facts: GraphFacts) -> None:
+        self._facts = facts
+        self._plan = Plan()
+        self._live = 0
+        self._owners: dict[str, int] = {}  # buffer that owns memory → bytes
+        self._base = sum(given.bytes or 0 for given in facts.inputs.values())
+
+    def run(self) -> Plan:
+        for given in self._facts.inputs.values():
+            self._plan.buffers[given.buffer] = self._input(given)
+            self._owners[given.buffer] = given.bytes or 0
+        for line in self._facts.lines:
+            self._take(line)
+        self._note_last_uses()
+        return self._plan
+
+    def _take(self, line: LineSeen) -> None:
+        match line.kind:
+            case "AllocateLine" if line.buffer:
+                self._allocate(line.buffer, line.bytes, f"allocate {line.buffer}")
+            case "ReuseLine" if line.buffer and line.reused_as:
+                self._reuse(line.buffer, line.reused_as)
+            case "FreeIfNotReusedLine" if line.buffer and not line.is_reused:
+                self._free(line.buffer)
+            case "FreeLine" if line.buffer in self._facts.inputs:
+                self._give_up(line.buffer)
+            case kind if kind in CALLS:
+                self._call(line)
+
+    def _step(self, label: str, buffer: str | None = None, delta: int = 0) -> int:
+        self._live += delta
+        step = len(self._plan.points)
+        self._plan.points.append(
+            MemoryPoint(
+                graph_id=self._facts.graph_id,
+                basis="plan",
+                variant="compiled",
+                step=step,
+                live_bytes=self._live,
+                base_bytes=self._base,
+                buffer=buffer,
+                delta_bytes=delta,
+                label=label,
+            )
+        )
+        return step
+
+    def _allocate(self, name: str, size: int | None, label: str) -> None:
+        self._owners[name] = size or 0
+        self._plan.buffers[name] = self._buffer(name, size, self._step(label, name, size or 0))
+
+    def _reuse(self, old: str, new: str) -> None:
+        """The memory goes on under a new name."""
+        size = self._owners.pop(old, 0)
+        self._owners[new] = size
+        step = self._step(f"{new} takes the memory of {old}", new)
+        kind = "in_place" if new in self._facts.in_place else "pool"
+        self._end(old, step)
+        made = self._buffer(new, size, step)
+        self._plan.buffers[new] = replace(made, reuses=old, reuse_kind=kind)
+
+    def _free(self, name: str) -> None:
+        if name in self._owners:  # an alias has no memory of its own
+            self._end(name, self._step(f"free {name}", name, -self._owners.pop(name)))
+
+    def _give_up(self, name: str | None) -> None:
+        if name is None or name.startswith(_KEPT_BY_CALLER) or name not in self._owners:
+            return
+        self._free(name)
+
+    def _call(self, line: LineSeen) -> None:
+        made = self._facts.allocated_by(line)
+        size = sum(buffer.bytes or 0 for buffer in made)
+        step = self._step(f"call {line.kernel}", line.buffer if made else None, size)
+        self._plan.call_steps.append((line, step))
+        for buffer in made:
+            self._owners[buffer.buffer] = buffer.bytes or 0
+            self._plan.buffers[buffer.buffer] = self._buffer(buffer.buffer, buffer.bytes, step)
+
+    def _end(self, name: str, step: int) -> None:
+        if name in self._plan.buffers:
+            self._plan.buffers[name] = replace(self._plan.buffers[name], freed_at=step)
+
+    def _buffer(self, name: str, size: int | None, step: int) -> Buffer:
+        known = self._facts.buffers.get(name)
+        return Buffer(
+            graph_id=self._facts.graph_id,
+            buffer=name,
+            category=self._facts.category_of(name),
+            bytes=size,
+            shape=known.shape if known else None,
+            dtype=known.dtype if known else None,
+            allocated_at=step,
+            ir_node=known.ir_node if known else None,
+            kernel_id=self._facts.kernel_of(known.ir_node if known else None),
+        )
+
+    def _input(self, given: GraphInput) -> Buffer:
+        return Buffer(
+            graph_id=self._facts.graph_id,
+            buffer=given.buffer,
+            category=self._facts.input_category(given),
+            bytes=given.bytes,
+            shape=given.shape,
+            dtype=given.dtype,
+        )
+
+    def _note_last_uses(self) -> None:
+        for line, step in self._plan.call_steps:
+            for name in self._used_by(line):
+                if name in self._plan.buffers:
+                    self._plan.buffers[name] = replace(self._plan.buffers[name], last_use=step)
+
+    def _used_by(self, line: LineSeen) -> Iterable[str]:
+        yield from line.args
+        if line.buffer:
+            yield line.buffer

@@ -1,0 +1,142 @@
+"""Kernels of one step: how many run, which they are, and how long each takes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from typing import Any
+
+import torch
+from torch._C._autograd import DeviceType
+
+from fusionscope.collector.measure.profile import Profile, profile_steps
+from fusionscope.collector.measure.step import Step
+from fusionscope.collector.measure.wrappers import KERNEL, kernels_marked, kernels_of, wrappers
+from fusionscope.storage.records import KernelTiming, Measurement
+
+STEPS = 10  # profiled
+GraphOf = Callable[[str], str | None]
+
+_CUDA_METHOD = "device kernels in the profiler, copies and fills by the driver left out"
+_CPU_METHOD = (
+    "operators in the profiler that have a CPU kernel of their own (no views, no allocations; what such an operator "
+    "calls counts with it), and calls of generated C++ kernels"
+)
+_BACKENDS = ("CPU", "CompositeExplicitAutograd")
+_NO_KERNEL = {"aten::_unsafe_view", "aten::_local_scalar_dense", "aten::resize_", "aten::set_", "aten::record_stream"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run of a kernel; `wrapper` is the generated file that launched it, where that is known."""
+
+    name: str
+    wrapper: str | None
+    step: int
+    us: float
+
+
+def kernel_records(
+    variant: str, step: Step, device: torch.device, graph_of: GraphOf
+) -> list[Measurement | KernelTiming]:
+    """The number of kernels that a settled step runs, and the time of each by name."""
+    on_cuda = device.type == "cuda"
+    with nullcontext() if on_cuda or variant == "eager" else kernels_marked():
+        profile = profile_steps(step, STEPS, device)
+    launches = list(_device_launches(profile) if on_cuda else _host_launches(profile))
+    counted = Measurement(
+        variant=variant,
+        metric="kernels",
+        median=len(launches) / STEPS,
+        samples=STEPS,
+        unit="count",
+        method=f"{_CUDA_METHOD if on_cuda else _CPU_METHOD}; mean of {STEPS} steps",
+    )
+    return [counted, *_timings(variant, launches, graph_of, on_cuda)]
+
+
+def has_kernel(operator: str) -> bool:
+    """Whether a CPU operator, by the profiler's name for it, does work of its own.
+
+    True with a kernel registered for the CPU, or for all backends at once; False for one that only calls others
+    (CompositeImplicitAutograd), that returns a view, or that only allocates.
+    """
+    return operator in _with_kernel() and not _moves_nothing(operator)
+
+
+def _host_launches(profile: Profile) -> Iterator[Launch]:
+    for number, step in enumerate(profile.steps):
+        for event in _outermost_kernels(step.children):
+            wrapper, _, name = event.name.removeprefix(KERNEL).rpartition(" ")
+            yield Launch(name, wrapper or None, number, event.duration_time_ns / 1000)
+
+
+def _outermost_kernels(events: list[Any]) -> Iterator[Any]:
+    for event in events:
+        if event.name.startswith(KERNEL) or has_kernel(event.name):
+            yield event
+        else:
+            yield from _outermost_kernels(event.children)
+
+
+def _device_launches(profile: Profile) -> Iterator[Launch]:
+    """Kernels that the device ran in the marked steps, each of which ends in a synchronisation."""
+    starts = [step.start_time_ns for step in profile.steps]
+    owners = _triton_wrappers()
+    for event in profile.kineto:
+        number = bisect_right(starts, event.start_ns()) - 1
+        if number >= 0 and _is_device_kernel(event):
+            yield Launch(event.name(), owners.get(event.name()), number, event.duration_ns() / 1000)
+
+
+def _is_device_kernel(event: Any) -> bool:
+    on_device = event.device_type() == DeviceType.CUDA and not event.is_user_annotation()
+    return on_device and not event.name().startswith(("Memcpy", "Memset"))
+
+
+def _triton_wrappers() -> dict[str, str]:
+    """Kernel name -> the wrapper that defines it, for names that only one wrapper bears."""
+    owners: dict[str, list[str]] = defaultdict(list)
+    for wrapper in wrappers():
+        for name in kernels_of(wrapper):
+            owners[name].append(str(wrapper.__file__))
+    return {name: files[0] for name, files in owners.items() if len(files) == 1}
+
+
+def _timings(variant: str, launches: list[Launch], graph_of: GraphOf, on_cuda: bool) -> Iterator[KernelTiming]:
+    by_kernel: dict[tuple[str, str | None], list[Launch]] = defaultdict(list)
+    for launch in launches:
+        by_kernel[launch.name, launch.wrapper].append(launch)
+    clock = "device time in the profiler" if on_cuda else "host time in the profiler, callees and allocations included"
+    for (name, wrapper), runs in by_kernel.items():
+        graph_id = graph_of(wrapper) if wrapper else None
+        yield KernelTiming(
+            name=name,
+            kernel_id=f"{graph_id}/{name}" if graph_id else None,
+            variant=variant,
+            calls=round(len(runs) / STEPS),
+            median_us=median(run.us for run in runs),
+            total_us=median(sum(run.us for run in runs if run.step == number) for number in range(STEPS)),
+            method=f"{clock}; medians over {STEPS} steps",
+        )
+
+
+@cache
+def _with_kernel() -> frozenset[str]:
+    registered = (name for key in _BACKENDS for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    # An `out` overload is generated for composites too, so it says nothing about the operator that was called.
+    return frozenset(name.partition(".")[0] for name in registered if "out" not in name.partition(".")[2])
+
+
+@cache
+def _moves_nothing(operator: str) -> bool:
+    if operator in _NO_KERNEL or operator.startswith(("aten::empty", "aten::new_empty")):
+        return True
+    schemas = torch._C._jit_get_schemas_for_operator(operator)
+    results = (result.alias_info for schema in schemas for result in schema.returns)
+    return any(alias is not None and not alias.is_write for alias in results)

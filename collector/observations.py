@@ -1,0 +1,217 @@
+"""What hooks see, raw: small plain values in the order they happened. The ledger gives them meaning once a compile ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """An event of torch's structured trace."""
+
+    kind: str  # compilation_metrics, chromium_event, artifact, …
+    name: str | None  # of an artifact
+    compile_id: str | None  # as the library names it
+    attempt: int | None
+    data: Any  # the event's own metadata
+    payload: str | None
+    graph_id: str | None  # Inductor graph that the thread worked on
+    epoch: int
+    phase: str
+    at_s: float  # time.time()
+    thread: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCalled:
+    """Dynamo handed a captured graph to a backend."""
+
+    compile_id: str
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundBegan:
+    """The scheduler begins a fusion round over so many nodes."""
+
+    graph_id: str
+    nodes: int
+    reorder: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PairEntered:
+    """Scheduler.can_fuse was asked about a pair; answers to it may be asked inside (mix-order, foreach)."""
+
+    graph_id: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairAnswered:
+    """Scheduler.can_fuse answered."""
+
+    graph_id: str
+    a: str
+    b: str
+    fusible: bool
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonLogged:
+    """torch logged why a pair is not fused (WhyNoFuse)."""
+
+    graph_id: str
+    a: str
+    b: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateAnswered:
+    """One of the predicates inside can_fuse answered; a refusal without a logged reason is known by it."""
+
+    graph_id: str
+    predicate: str
+    answer: bool
+    shared_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairScored:
+    """The parts of the score that ranked a legal pair."""
+
+    graph_id: str
+    a: str
+    b: str
+    template: int | None
+    type: int | None
+    memory: int | None
+    overlap: int | None
+    proximity: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesRanked:
+    """The legal pairs of a round, best first."""
+
+    graph_id: str
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairFused:
+    """Two nodes became one group."""
+
+    graph_id: str
+    a: str
+    b: str
+    result: str
+    mix_order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFound:
+    """A legal pair was dropped, because fusing it would make a cycle."""
+
+    graph_id: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBuffer:
+    """A buffer that the scheduler knows, whether or not it is ever allocated."""
+
+    graph_id: str
+    buffer: str
+    bytes: int | None
+    shape: tuple[str, ...] | None
+    dtype: str | None
+    ir_node: str | None  # that writes it
+    part_of: str | None  # the tuple that a library kernel returned, for a MultiOutput
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """An input of an Inductor graph."""
+
+    graph_id: str
+    buffer: str
+    bytes: int | None
+    shape: tuple[str, ...] | None
+    dtype: str | None
+    static: bool  # parameters and buffers, whose address stays
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOutputs:
+    """The buffers that a graph returns, and how many of them the user sees (the rest is saved for backward)."""
+
+    graph_id: str
+    names: tuple[str, ...]
+    user_visible: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineSeen:
+    """One line of the emitted wrapper, as an object before it becomes text."""
+
+    kind: str  # the class: AllocateLine, ReuseLine, FreeLine, KernelCallLine, …
+    buffer: str | None = None
+    bytes: int | None = None
+    reused_as: str | None = None
+    reused_bytes: int | None = None
+    is_reused: bool = False
+    kernel: str | None = None
+    args: tuple[str, ...] = ()
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperPlanned:
+    """The wrapper's lines after memory planning, and the in-place reuses that were there before it."""
+
+    graph_id: str
+    lines: tuple[LineSeen, ...]
+    in_place: tuple[str, ...] = field(default=())  # buffers that took over an input of their own kernel
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWritten:
+    """A call of a kernel was generated for these scheduler nodes."""
+
+    graph_id: str
+    kernel: str
+    ir_nodes: tuple[str, ...]
+    extern: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDefined:
+    """The source of a generated kernel."""
+
+    graph_id: str
+    kernel: str
+    source: str
+    gpu: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RealizeAsked:
+    """StorageBox.should_realize_on_reuse answered for a producer with several users."""
+
+    graph_id: str
+    node: str
+    users: int
+    realized: bool
+    reads: int
+    opcount: int
+    ops: tuple[str, ...]
+    cpu: bool
+    thresholds: str
+    bytes: int | None

@@ -1,0 +1,121 @@
+"""Plain values read out of Inductor's objects: names, bytes, kinds, origins, source lines."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from typing import Any
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+# nn_module_stack paths read L['self'].layers[0] or L['fn'].layers.0; only the path below the root tells modules apart
+_MODULE_ROOT = re.compile(r"^L\['\w+'\]\.?(?:_modules\.)?")
+
+
+def size_hint(expression: Any) -> int | None:
+    """An integer for a size expression: itself, or the hint that torch compiles dynamic shapes with."""
+    from torch._inductor.virtualized import V
+
+    if isinstance(expression, int):
+        return expression
+    if getattr(expression, "is_Integer", False):
+        return int(expression)
+    sizes = V.graph.sizevars
+    # sizevars.size_hint was replaced by optimization_hint in torch 2.13
+    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint
+    value = hint(expression, fallback=None)
+    return None if value is None else int(value)
+
+
+def buffer_bytes(buffer: Any) -> int | None:
+    """Bytes that the wrapper allocates for a buffer; None where the layout has no storage of its own."""
+    from torch._inductor.utils import get_dtype_size
+    from torch._inductor.virtualized import V
+
+    if not _has_storage(buffer):
+        return None
+    elements = size_hint(V.graph.get_allocation_storage_size(buffer))
+    return None if elements is None else elements * int(get_dtype_size(buffer.get_dtype()))
+
+
+def _has_storage(buffer: Any) -> bool:
+    layout = getattr(buffer, "layout", None)
+    return hasattr(buffer, "get_dtype") and hasattr(layout, "size") and hasattr(layout, "dtype")
+
+
+def shape_and_dtype(buffer: Any) -> tuple[tuple[str, ...] | None, str | None]:
+    """The symbolic shape and the dtype of a buffer, where its layout has them."""
+    if not _has_storage(buffer):
+        return None, None
+    return tuple(str(size) for size in buffer.layout.size), short_dtype(buffer.layout.dtype)
+
+
+def short_dtype(dtype: Any) -> str:
+    """float32, not torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def node_kind(node: Any) -> str:
+    """pointwise, reduction, template, extern or nop: the kind of a scheduler node."""
+    if node.is_template():
+        return "template"
+    if node.is_extern():
+        return "extern"
+    if type(node).__name__ == "NopKernelSchedulerNode":
+        return "nop"
+    return "reduction" if node.is_reduction() else "pointwise"
+
+
+def flops(node: Any) -> int | None:
+    """Floating-point operations of a library or template call, by torch's own formulas; None where it has none.
+
+    Not node.estimate_flops(), which also bumps torch's flop_count counter.
+    """
+    from torch._inductor.fx_utils import count_flops_fx
+
+    origin = node.node.get_origin_node() if node.is_extern() or node.is_template() else None
+    count = None if origin is None else count_flops_fx(origin)
+    return None if count is None else size_hint(getattr(getattr(count, "node", None), "expr", count))
+
+
+def origins(node: Any) -> tuple[str, ...]:
+    """FX nodes of the post_grad graph that a scheduler node computes, in graph order where it is known."""
+    found = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
+    return tuple(origin.name for origin in sorted(found, key=_position))
+
+
+def _position(fx_node: Any) -> Any:
+    return getattr(fx_node, "_sort_key", ()), fx_node.name
+
+
+def dependency_bytes(dependencies: Any) -> int | None:
+    """Bytes that a set of memory dependencies touches, each buffer once; None when one of them has no size."""
+    from torch._inductor.virtualized import V
+
+    sizes = {dep.name: int(V.graph.get_dep_size_hint(dep)) for dep in dependencies}
+    return sum(sizes.values())
+
+
+def source_of(stack_trace: str | None) -> tuple[str | None, int | None, str | None]:
+    """File, line and text of the innermost frame of an FX node's stack trace."""
+    frames = list(_FRAME.finditer(stack_trace or ""))
+    if not frames:
+        return None, None, None
+    file, line = frames[-1]["file"], int(frames[-1]["line"])
+    return file, line, linecache.getline(file, line).strip() or None
+
+
+def module_path(node: Any) -> str | None:
+    """Dotted path of the module that an FX node came from, below the compiled root."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return None
+    path = list(stack.values())[-1][0]
+    return _MODULE_ROOT.sub("", path) or None
+
+
+def tensor_value(node: Any) -> Any | None:
+    """The example tensor of an FX node, or None."""
+    import torch
+
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None

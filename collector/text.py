@@ -1,0 +1,57 @@
+"""Numbers and tables as plain text for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+NOTHING = "–"  # not recorded
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns set under their heads: numbers to the right, None as a dash."""
+    cells = [list(head), *([NOTHING if cell is None else str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [len(cells) > 1 and all(_numeric(row[i]) for row in cells[1:]) for i in range(len(head))]
+    forms = [f"{{:{'>' if flag else '<'}{width}}}" for width, flag in zip(widths, right, strict=True)]
+    return "\n".join("  ".join(forms).format(*row).rstrip() for row in cells)
+
+
+def bytes_(value: float | None) -> str | None:
+    """Bytes by powers of 1024, three significant digits."""
+    return None if value is None else _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def microseconds(value: float | None) -> str | None:
+    """A time, three significant digits."""
+    return None if value is None else _scaled(value, 1000, ("µs", "ms", "s"))
+
+
+def ratio(value: float | None) -> str | None:
+    """A speed-up."""
+    return None if value is None else f"{_digits(value)}×"
+
+
+def change(before: str | None, after: str | None) -> str | None:
+    """Eager → compiled, where either is known."""
+    return None if before is None and after is None else f"{before or NOTHING} → {after or NOTHING}"
+
+
+def count(value: float | None) -> str | None:
+    """A count that may have been averaged."""
+    return None if value is None else f"{value:g}"
+
+
+def _scaled(value: float, base: int, units: Sequence[str]) -> str:
+    rank = 0
+    while abs(value) >= base and rank < len(units) - 1:
+        value, rank = value / base, rank + 1
+    return f"{_digits(value)} {units[rank]}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits without an exponent."""
+    return f"{value:.{max(0, 2 - len(str(int(abs(value)))) + 1)}f}" if value % 1 or value >= 1000 else f"{value:.0f}"
+
+
+def _numeric(cell: str) -> bool:
+    return cell == NOTHING or cell[0].isdigit()

@@ -1,0 +1,111 @@
+"""Where in the compile stack we are: the compile and the Inductor graph being worked on, named as the library names them.
+
+Compile ids restart at 0/0 after `torch._dynamo.reset()` (torch/_dynamo/__init__.py sets FRAME_COUNTER to 0), so a
+restart adds "@1", "@2", … . Forward and backward share a compile id, and one compile may hold several graphs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_epoch = 0
+_phase = "drive"
+_started: set[tuple[str, int]] = set()
+_names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_taken: set[str] = set()
+
+
+def reset() -> None:
+    """Forget everything: a new recording begins."""
+    global _epoch, _phase
+    _epoch, _phase = 0, "drive"
+    _started.clear()
+    _names.clear()
+    _taken.clear()
+
+
+def epoch() -> int:
+    """How often torch's numbering restarted since the recording began."""
+    return _epoch
+
+
+def phase() -> str:
+    """drive while the user's own calls run, measure while the recorder runs the model again."""
+    return _phase
+
+
+@contextmanager
+def measuring() -> Iterator[None]:
+    """Compiles inside the context are caused by measuring."""
+    global _phase
+    before, _phase = _phase, "measure"
+    try:
+        yield
+    finally:
+        _phase = before
+
+
+def compile_started(torch_id: str, attempt: int) -> None:
+    """Note that Dynamo began a compile attempt: the same one twice means that the numbering restarted."""
+    global _epoch
+    if (torch_id, attempt) in _started:
+        _epoch += 1
+        _started.clear()
+    _started.add((torch_id, attempt))
+
+
+def named(torch_id: str) -> str:
+    """The library's name of one of torch's compile ids, in the epoch of now."""
+    return f"{torch_id}@{_epoch}" if _epoch else torch_id
+
+
+def compile_id() -> str | None:
+    """The compile that this thread is in, or None."""
+    from torch._guards import CompileContext
+
+    trace = CompileContext.current_trace_id()
+    return named(str(trace.compile_id)) if trace else None
+
+
+def graph() -> Any | None:
+    """Inductor's GraphLowering that this thread works on, or None."""
+    from torch._inductor.virtualized import NullHandler, V
+
+    return None if isinstance(V.graph, NullHandler) else V.graph
+
+
+def graph_id() -> str | None:
+    """The name of the Inductor graph that this thread works on, such as "0/0.forward", or None."""
+    lowering = graph()
+    return name_of(lowering) if lowering is not None else None
+
+
+def name_of(lowering: Any) -> str:
+    """The name of a GraphLowering: made when it is first met, the same ever after."""
+    if (known := _names.get(lowering)) is not None:
+        return known
+    name = base = _basis(lowering)
+    nth = 1
+    while name in _taken:
+        nth += 1
+        name = f"{base}#{nth}"
+    _taken.add(name)
+    _names[lowering] = name
+    return name
+
+
+def direction_of(lowering: Any) -> str:
+    """forward, backward, or inference (a forward without gradients)."""
+    if getattr(lowering, "is_backward", False):
+        return "backward"
+    return "inference" if getattr(lowering, "is_inference", False) else "forward"
+
+
+def _basis(lowering: Any) -> str:
+    parent = getattr(lowering, "parent", None)  # of a SubgraphLowering: cond, while_loop, flex attention
+    if parent is not None:
+        return f"{name_of(parent)}.{lowering.name}"
+    return f"{compile_id() or 'no-compile'}.{direction_of(lowering)}"

@@ -1,0 +1,165 @@
+"""The only place that opens DuckDB, with its locks, versions and errors in plain sentences."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import duckdb
+
+from fusionscope.storage import schema
+
+_Config = dict[str, str | bool | int | float | list[str]]
+
+LOCK_TIMEOUT_S = 10.0
+_RETRY_S = 0.02
+# DuckDB gives two writers of one process the same database; between processes its file lock keeps them apart.
+_writer = threading.Lock()
+
+# Storage version: so that DuckDB 1.5 reads what 2.x wrote.
+_WRITING: _Config = {"storage_compatibility_version": "v1.5.0"}
+# A library may come from someone else: a view in it must not reach other files.
+_READING: _Config = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "lock_configuration": "true",
+}
+
+
+class StorageError(Exception):
+    """What went wrong with a store, as one sentence for its user."""
+
+
+class NewerVersion(StorageError):
+    """The library or bundle was written by a newer Fusionscope."""
+
+    def __init__(self, what: str, version: int) -> None:
+        super().__init__(
+            f"{what} has schema version {version}, but this Fusionscope knows versions up to {schema.VERSION}: "
+            "update Fusionscope to open it."
+        )
+
+
+class NotWritable(StorageError):
+    """The store cannot be written."""
+
+    def __init__(self, path: Path, reason: object) -> None:
+        super().__init__(f"{path} cannot be written: {reason}.")
+
+
+class Locked(StorageError):
+    """Another process holds the library for longer than one waits."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"The library {path} is busy: an import is in progress or another program holds it open.")
+
+
+class NotALibrary(StorageError):
+    """The file is no Fusionscope library."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not a Fusionscope library.")
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write below `path` into NotWritable."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritable(path, error.strerror or error) from error
+
+
+@contextmanager
+def open_for_writing(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the library at `path` alone, made or upgraded to this version; raises a StorageError."""
+    with writable(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _sole_writer(path, timeout_s), closing(_connect(path, read_only=False, timeout_s=timeout_s)) as con:
+        try:
+            if _checked_version(con, path) < schema.VERSION:
+                schema.upgrade(con)
+            yield con
+        except duckdb.IOException as error:
+            raise _explained(path, error) from error
+
+
+@contextmanager
+def _sole_writer(path: Path, timeout_s: float) -> Iterator[None]:
+    if not _writer.acquire(timeout=timeout_s):
+        raise Locked(path)
+    try:
+        yield
+    finally:
+        _writer.release()
+
+
+@contextmanager
+def open_for_reading(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the library at `path` beside other readers; one that is missing or older is made or upgraded first.
+
+    A reader blocks writers for as long as it stays open: ask and close. Raises a StorageError.
+    """
+    if not path.exists():
+        _bring_up_to_date(path, timeout_s)
+    con = _connect(path, read_only=True, timeout_s=timeout_s)
+    try:
+        if _checked_version(con, path) < schema.VERSION:
+            con.close()
+            _bring_up_to_date(path, timeout_s)
+            con = _connect(path, read_only=True, timeout_s=timeout_s)
+        yield con
+    finally:
+        con.close()
+
+
+@contextmanager
+def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty database of its own, on one thread: it works beside a model that is being measured."""
+    con = duckdb.connect(config={"threads": "1", "autoinstall_known_extensions": "false"})
+    try:
+        yield con
+    finally:
+        con.close()
+
+
+def _bring_up_to_date(path: Path, timeout_s: float) -> None:
+    with open_for_writing(path, timeout_s):
+        pass
+
+
+def _connect(path: Path, *, read_only: bool, timeout_s: float) -> duckdb.DuckDBPyConnection:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only, config=_READING if read_only else _WRITING)
+        except (duckdb.IOException, duckdb.ConnectionException) as error:
+            if not _is_lock(error):
+                raise _explained(path, error) from error
+            if time.monotonic() > deadline:
+                raise Locked(path) from error
+        time.sleep(_RETRY_S)
+
+
+def _is_lock(error: duckdb.Error) -> bool:
+    """DuckDB names a lock held by another process, and one held by another connection of this process, differently."""
+    return "Could not set lock" in str(error) or "different configuration" in str(error)
+
+
+def _explained(path: Path, error: duckdb.Error) -> StorageError:
+    if "not a valid DuckDB database" in str(error):
+        return NotALibrary(path)
+    return NotWritable(path, str(error).removeprefix("IO Error: ").splitlines()[0])
+
+
+def _checked_version(con: duckdb.DuckDBPyConnection, path: Path) -> int:
+    version = schema.version_of(con)
+    if version is None:
+        raise NotALibrary(path)
+    if version > schema.VERSION:
+        raise NewerVersion(f"The library {path}", version)
+    return version

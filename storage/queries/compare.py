@@ -1,0 +1,18 @@
+"""Eager against compiled: what was measured of each variant."""
+
+from __future__ import annotations
+
+from duckdb import DuckDBPyConnection
+
+from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.records import KernelTiming, Measurement
+
+
+def measurements(con: DuckDBPyConnection, run_id: str) -> list[Measurement]:
+    """Everything measured of the run, eager before compiled within a metric."""
+    return sorted(records_of(con, Measurement, run_id), key=lambda m: (m.metric, m.variant != "eager", m.variant))
+
+
+def timings(con: DuckDBPyConnection, run_id: str, variant: str) -> list[KernelTiming]:
+    """Kernels and operators of one variant, most time per call of the model first."""
+    return sorted((t for t in records_of(con, KernelTiming, run_id) if t.variant == variant), key=lambda t: -t.total_us)

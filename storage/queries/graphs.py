@@ -1,0 +1,43 @@
+"""The graphs that Inductor decided about: what the Fusion, Memory and Kernels screens let one choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duckdb import DuckDBPyConnection
+from fusionscope.storage.queries._rows import fetch
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedGraph:
+    """A graph that went through Inductor in one of the user's own calls."""
+
+    graph_id: str
+    compile_id: str
+    direction: str | None  # forward, backward, inference
+    function: str | None
+    file: str | None
+    line: int | None
+    scheduler_nodes: int
+    groups: int
+    calls: int
+    buffers: int
+    has_code: bool
+
+
+def decided_graphs(con: DuckDBPyConnection, run_id: str) -> list[DecidedGraph]:
+    """Inductor's graphs in order of compilation, without those that only measuring compiled (phase measure)."""
+    return fetch(con, DecidedGraph, _DECIDED, [run_id])
+
+
+_DECIDED = """
+SELECT graph_id, compile_id, direction, function, file, line,
+    (SELECT count(*) FROM ir_nodes n WHERE n.run_id = g.run_id AND n.graph_id = g.graph_id) AS scheduler_nodes,
+    (SELECT count(*) FROM fusion_groups f WHERE f.run_id = g.run_id AND f.graph_id = g.graph_id) AS groups,
+    (SELECT count(*) FROM kernel_calls k WHERE k.run_id = g.run_id AND k.graph_id = g.graph_id) AS calls,
+    (SELECT count(*) FROM buffers b WHERE b.run_id = g.run_id AND b.graph_id = g.graph_id) AS buffers,
+    output_code IS NOT NULL AS has_code
+FROM graphs g LEFT JOIN compiles c USING (run_id, compile_id)
+WHERE run_id = $1 AND stage = 'post_grad' AND coalesce(phase, 'drive') = 'drive'
+ORDER BY position, graph_id
+"""

@@ -1,0 +1,119 @@
+"""Which kernels a run has, what they compute and how long they took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duckdb import DuckDBPyConnection
+
+from fusionscope.storage.queries._rows import fetch
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """A kernel with its calls in the emitted wrapper and its measured time."""
+
+    kernel_id: str
+    graph_id: str
+    direction: str | None
+    name: str
+    backend: str
+    calls: int  # in one call of its graph
+    groups: int  # distinct fusion groups over all calls
+    ops: int  # FX nodes over all calls
+    bytes_read: int | None  # of its first call
+    bytes_written: int | None
+    flops: int | None
+    median_us: float | None  # one call
+    total_us: float | None  # per call of the model
+    method: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOp:
+    """An FX node that a kernel computes."""
+
+    node: str
+    target: str
+    shape: tuple[str, ...] | None
+    dtype: str | None
+    file: str | None
+    line: int | None
+    source_text: str | None
+    module_path: str | None
+    recomputed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a kernel in the emitted wrapper."""
+
+    position: int
+    step: int | None
+    line: int | None
+    text: str | None  # that line of the wrapper
+    group_ids: tuple[str, ...]
+    ops: tuple[str, ...]
+    grid: str | None
+
+
+def kernels(con: DuckDBPyConnection, run_id: str) -> list[KernelRow]:
+    """Kernels of the user's own calls, slowest first; those without a time by the bytes that they move."""
+    return fetch(con, KernelRow, _KERNELS, [run_id])
+
+
+def ops(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[KernelOp]:
+    """What a kernel computes, in order of the graph."""
+    return fetch(con, KernelOp, _OPS, [run_id, kernel_id])
+
+
+def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
+    """A kernel's calls in order."""
+    return fetch(con, Call, _CALLS, [run_id, kernel_id])
+
+
+_KERNELS = """
+WITH call AS (SELECT * FROM kernel_calls WHERE run_id = $1),
+called AS (SELECT kernel_id, count(*) AS calls FROM call GROUP BY kernel_id),
+grouped AS (SELECT DISTINCT kernel_id, graph_id, unnest(group_ids) AS group_id FROM call),
+held AS (
+    SELECT kernel_id, graph_id, group_id, unnest(members) AS ir_node
+    FROM grouped JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
+),
+computed AS (
+    SELECT kernel_id, graph_id, group_id, unnest(origins) AS fx
+    FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
+),
+counted AS (SELECT kernel_id, count(DISTINCT group_id) AS groups FROM grouped GROUP BY kernel_id),
+worked AS (SELECT kernel_id, count(DISTINCT fx) AS ops FROM computed GROUP BY kernel_id),
+timed AS (
+    SELECT kernel_id, any_value(median_us) AS median_us, any_value(total_us) AS total_us, any_value(method) AS method
+    FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL GROUP BY kernel_id
+)
+SELECT k.kernel_id, k.graph_id, direction, k.name, backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
+    coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, timed.method
+FROM kernels k JOIN graphs g USING (run_id, graph_id) LEFT JOIN compiles c USING (run_id, compile_id)
+LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id) LEFT JOIN timed USING (kernel_id)
+WHERE run_id = $1 AND coalesce(phase, 'drive') = 'drive'
+ORDER BY total_us DESC NULLS LAST, (bytes_read + bytes_written) * calls DESC NULLS LAST, g.position, k.kernel_id
+"""
+
+_GROUPED = """call AS (
+    SELECT run_id, graph_id, position, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1 AND kernel_id = $2
+),
+held AS (SELECT run_id, graph_id, call.position, unnest(members) AS ir_node FROM call JOIN fusion_groups USING (run_id, graph_id, group_id)),
+computed AS (SELECT DISTINCT run_id, graph_id, held.position, unnest(origins) AS node FROM held JOIN ir_nodes USING (run_id, graph_id, ir_node))"""
+
+_OPS = f"""
+WITH {_GROUPED}
+SELECT node, target, shape, dtype, file, line, source_text, module_path, recomputed
+FROM graph_nodes SEMI JOIN computed USING (run_id, graph_id, node) WHERE op NOT IN ('placeholder', 'output') ORDER BY position
+"""
+
+_CALLS = f"""
+WITH {_GROUPED},
+described AS (SELECT position, list(node ORDER BY node) AS ops FROM computed GROUP BY position)
+SELECT c.position, step, line, trim(string_split(output_code, chr(10))[line]) AS text, group_ids, coalesce(ops, []) AS ops, grid
+FROM kernel_calls c JOIN graphs USING (run_id, graph_id) LEFT JOIN described d ON d.position = c.position
+WHERE run_id = $1 AND kernel_id = $2 ORDER BY c.position
+"""

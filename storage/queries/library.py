@@ -1,0 +1,38 @@
+"""Questions about the library itself: which run a reference means, and whether the rows belong together."""
+
+from __future__ import annotations
+
+import duckdb
+
+from fusionscope.storage.records import TABLES
+
+
+def has_run(con: duckdb.DuckDBPyConnection, run_id: str) -> bool:
+    """Whether the run is in the library."""
+    return bool(con.execute("SELECT 1 FROM runs WHERE run_id = ?", [run_id]).fetchall())
+
+
+def runs_meant_by(con: duckdb.DuckDBPyConnection, reference: str) -> list[str]:
+    """Run ids that a reference may mean: the run of that id, else the latest of that name, else all that begin so."""
+    for condition in (
+        "run_id = $1",
+        "name = $1 AND deleted_at IS NULL ORDER BY created_at DESC, run_id DESC LIMIT 1",
+        "starts_with(run_id, $1) AND deleted_at IS NULL ORDER BY run_id",
+    ):
+        if found := con.execute(f"SELECT run_id FROM runs WHERE {condition}", [reference]).fetchall():
+            return [run_id for (run_id,) in found]
+    return []
+
+
+def inconsistencies(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """One sentence for each way in which rows point at nothing."""
+    checks = {
+        f"Rows of {table} that belong to no run: {{}}.": (f"SELECT count(*) FROM {table} ANTI JOIN runs USING (run_id)")
+        for table in TABLES
+        if table != "runs"
+    }
+    checks["Rows of kernel_calls that call an unknown kernel: {}."] = (
+        "SELECT count(*) FROM kernel_calls ANTI JOIN kernels USING (run_id, kernel_id)"
+    )
+    counts = {sentence: con.execute(sql).fetchall()[0][0] for sentence, sql in checks.items()}
+    return [sentence.format(count) for sentence, count in counts.items() if count]

@@ -1,0 +1,146 @@
+"""What is alive when: peaks under their own names, curves, and the lifetimes of buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duckdb import DuckDBPyConnection
+
+from fusionscope.storage.queries._rows import fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A memory timeline and its peak. `graph_id` is empty for curves measured over a whole call of the model."""
+
+    graph_id: str
+    basis: str  # estimate, plan, measured
+    variant: str
+    points: int
+    peak_bytes: int  # above the entry of the call
+    peak_step: int  # the first step that reaches it
+    peak_label: str | None
+    base_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Live bytes after one step of a curve."""
+
+    step: int
+    time_us: float | None
+    live_bytes: int
+    delta_bytes: int | None
+    buffer: str | None
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A buffer from its allocation to its end, with the kernel and the line of the model that made it."""
+
+    buffer: str
+    category: str
+    bytes: int | None
+    shape: tuple[str, ...] | None
+    dtype: str | None
+    allocated_at: int | None
+    last_use: int | None
+    freed_at: int | None
+    reuses: str | None
+    reuse_kind: str | None
+    reused_by: str | None
+    kernel_id: str | None
+    kernel: str | None
+    ir_node: str | None
+    ops: tuple[str, ...]
+    file: str | None
+    line: int | None
+    source_text: str | None
+
+    def alive_at(self, step: int) -> bool:
+        """Allocated by the call and not yet freed after `step`. Inputs, which exist before the call, do not count."""
+        return self.allocated_at is not None and self.allocated_at <= step and (self.freed_at is None or self.freed_at > step)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A schedule order that Inductor weighed."""
+
+    method: str
+    peak_bytes: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPeak:
+    """A peak that a run of the model reached."""
+
+    variant: str
+    bytes: float
+    samples: int
+    method: str
+
+
+def curves(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Curve]:
+    """The timelines of one graph, and those measured over a whole call."""
+    return fetch(con, Curve, _CURVES, [run_id, graph_id])
+
+
+def points(con: DuckDBPyConnection, run_id: str, graph_id: str, basis: str, variant: str) -> list[Point]:
+    """One timeline, step by step."""
+    return fetch(con, Point, _POINTS, [run_id, graph_id, basis, variant])
+
+
+def lifetimes(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Lifetime]:
+    """Buffers of a graph in order of allocation; inputs first."""
+    return fetch(con, Lifetime, _LIFETIMES, [run_id, graph_id])
+
+
+def orders(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Order]:
+    """Inductor's own estimates: of the order as given, of each order that it tried, and of the one that it chose."""
+    return fetch(con, Order, _ORDERS, [run_id, graph_id])
+
+
+def measured_peaks(con: DuckDBPyConnection, run_id: str) -> list[MeasuredPeak]:
+    """Measured peaks above the entry of the call, one per variant."""
+    return fetch(con, MeasuredPeak, _MEASURED, [run_id])
+
+
+_CURVES = """
+SELECT graph_id, basis, variant, count(*) AS points, max(live_bytes) AS peak_bytes,
+    min_by(step, (-live_bytes, step)) AS peak_step, min_by(label, (-live_bytes, step)) AS peak_label, max(base_bytes) AS base_bytes
+FROM memory_points WHERE run_id = $1 AND graph_id IN ($2, '') GROUP BY graph_id, basis, variant ORDER BY graph_id DESC, basis, variant
+"""
+
+_POINTS = """
+SELECT step, time_us, live_bytes, delta_bytes, buffer, label FROM memory_points
+WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY step, time_us
+"""
+
+# A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first,
+# and for an input its own placeholder.
+_LIFETIMES = """
+WITH buffer_ops AS (
+    SELECT buffer, unnest(coalesce(origins, [buffer])) AS fx
+    FROM buffers b LEFT JOIN ir_nodes n USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
+),
+described AS (
+    SELECT buffer, list(fx ORDER BY position DESC) AS ops, arg_max(file, position) FILTER (file IS NOT NULL) AS file,
+        arg_max(line, position) FILTER (file IS NOT NULL) AS line,
+        arg_max(source_text, position) FILTER (file IS NOT NULL) AS source_text
+    FROM buffer_ops JOIN graph_nodes g ON g.run_id = $1 AND g.graph_id = $2 AND g.node = fx GROUP BY buffer
+),
+successor AS (SELECT reuses AS buffer, min(buffer) AS reused_by FROM buffers WHERE run_id = $1 AND graph_id = $2 AND reuses IS NOT NULL GROUP BY reuses)
+SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind, reused_by,
+    b.kernel_id, k.name AS kernel, b.ir_node, coalesce(ops, []) AS ops, file, line, source_text
+FROM buffers b LEFT JOIN described d USING (buffer) LEFT JOIN successor s USING (buffer)
+LEFT JOIN kernels k ON k.run_id = b.run_id AND k.kernel_id = b.kernel_id
+WHERE b.run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
+"""
+
+_ORDERS = "SELECT method, peak_bytes, chosen FROM memory_orders WHERE run_id = $1 AND graph_id = $2 ORDER BY chosen DESC, peak_bytes"
+
+_MEASURED = """
+SELECT variant, median AS bytes, samples, method FROM measurements WHERE run_id = $1 AND metric = 'peak_bytes' ORDER BY variant
+"""

@@ -1,0 +1,38 @@
+"""What one run says about itself: its own facts, its coverage and the time its compiles took."""
+
+from __future__ import annotations
+
+from duckdb import DuckDBPyConnection
+
+from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.records import Compile, HookStatus, Run
+
+
+def run(con: DuckDBPyConnection, run_id: str) -> Run:
+    """The run's own record."""
+    return records_of(con, Run, run_id)[0]
+
+
+def hooks(con: DuckDBPyConnection, run_id: str) -> list[HookStatus]:
+    """The coverage statement: what needs attention first, then by name."""
+    order = {"failed": 0, "unavailable": 1, "partial": 2, "recorded": 3}
+    return sorted(records_of(con, HookStatus, run_id), key=lambda h: (order.get(h.state, 0), h.hook))
+
+
+def compile_seconds(con: DuckDBPyConnection, run_id: str) -> float | None:
+    """Seconds spent compiling for the user's own calls (union of intervals); None when no compile was timed."""
+    spans = [
+        (c.start_s, c.start_s + c.duration_s)
+        for c in records_of(con, Compile, run_id)
+        if c.phase == "drive" and c.start_s is not None and c.duration_s is not None
+    ]
+    return _covered(spans) if spans else None
+
+
+def _covered(spans: list[tuple[float, float]]) -> float:
+    """Length of the union of intervals: nested and parallel ones count once."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

@@ -1,0 +1,105 @@
+"""The app in a real browser: start the server, open Chromium, open a screen and wait until it is drawn."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.parse import urlencode, urlsplit
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DRAWN = '[data-testid="stApp"][data-test-script-state="notRunning"]'
+LOCAL = {"localhost", "127.0.0.1", ""}  # data: and blob: addresses have no host
+
+
+@contextmanager
+def server(store: Path) -> Iterator[str]:
+    """The app on `store`; yields its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamlit", "run", "app", "--server.port", str(port)],
+        cwd=ROOT,
+        env=os.environ | {"FUSIONSCOPE_STORE": str(store)},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/_stcore/health")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _wait_for(address: str, timeout_s: float = 60) -> None:
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except URLError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Chromium of the system, else the one that Playwright installed."""
+    system = Path("/usr/bin/chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=system if system.exists() else None, args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def outside_requests(page: Page) -> list[str]:
+    """A list that grows with every request of `page` that leaves the machine."""
+    seen: list[str] = []
+    page.on("request", lambda request: _note_outside(request.url, seen))
+    page.on("websocket", lambda socket: _note_outside(socket.url, seen))
+    return seen
+
+
+def _note_outside(url: str, seen: list[str]) -> None:
+    if (urlsplit(url).hostname or "") not in LOCAL:
+        seen.append(url)
+
+
+def open_screen(page: Page, address: str, screen: str, **params: str) -> None:
+    """Open a screen by its path in the URL and wait until the script has ended and skeletons are gone."""
+    page.goto(f"{address}/{screen}?{urlencode(params)}")
+    settle(page)
+
+
+def settle(page: Page) -> None:
+    """Wait until the page shows what the script drew."""
+    page.wait_for_selector(DRAWN, timeout=60_000)
+    page.wait_for_selector('[data-testid="stSkeleton"]', state="detached", timeout=30_000)
+    page.wait_for_timeout(300)
+
+
+def errors(page: Page) -> list[str]:
+    """Text of every error that Streamlit shows on the page."""
+    return page.locator('[data-testid="stException"]').all_inner_texts()
