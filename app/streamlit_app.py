@@ -13,7 +13,7 @@ from fusionscope.storage.database import StorageError
 from fusionscope.storage.queries.runs import RunSummary
 
 HERE = Path(__file__).parent
-SIDEBAR_PX = 220
+SIDEBAR_PX = 236
 
 
 def sidebar(runs: list[RunSummary]) -> None:

@@ -76,7 +76,8 @@ def _scaled(value: float, units: tuple[str, ...], step: float) -> str:
 def _three_digits(value: float) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:.0f}"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    rounded = float(f"{value:.2e}")  # first, so that 0.9999 becomes 1.00 and not 1.000
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{value:.{decimals}f}"
 
 

@@ -98,10 +98,15 @@ def work(run: RunSummary) -> str:
 
 def compiled_work(run: RunSummary, compiles: Sequence[Compile]) -> str:
     """What was compiled, in one sentence."""
-    done = [c for c in compiles if c.phase == "drive" and c.outcome == "compiled"]
+    own = [c for c in compiles if c.phase == "drive"]
+    done = [c for c in own if c.outcome == "compiled"]
+    if not done:
+        return f"None of {style.plural(len(own), 'frame')} was compiled"
     made = f"{style.plural(len(done), 'compilation')} made {style.plural(run.graphs, 'Inductor graph')}"
     calls = "" if run.kernel_calls is None else f" with {style.plural(run.kernel_calls, 'kernel call')}"
-    return f"{made}{calls}; {style.plural(run.breaks, 'graph break')}, {style.plural(run.recompiles, 'recompile')}"
+    known = [(run.breaks, "graph break"), (run.recompiles, "recompile")]
+    troubles = [f", {style.plural(count, noun)}" for count, noun in known if count is not None]
+    return f"{made}{calls}{''.join(troubles)}"
 
 
 def headline(run: RunSummary, measurements: Sequence[Measurement], compiles: Sequence[Compile]) -> str:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from fusionscope.collector.commands import CommandError, ModelFailed
-from fusionscope.collector.script import own_frames
+from fusionscope.collector.script import own_frames, show
 
 CONFIGS = {
     "inductor": "torch._inductor.config",
@@ -69,7 +69,7 @@ class ModelFile:
         for _ in range(2):
             output = compiled(*inputs)
             if self.backward:
-                loss_of(output).backward()
+                loss_of(output).backward()  # type: ignore[no-untyped-call]
 
 
 def load(target: str) -> ModelFile:
@@ -91,8 +91,8 @@ def models_own_code(doing: str) -> Iterator[None]:
     except CommandError:
         raise
     except Exception as error:  # a model may raise anything
-        sys.excepthook(type(error), error, own_frames(error.__traceback__))
-        raise ModelFailed(f"{doing} failed with {type(error).__name__}: what was recorded is kept") from error
+        show(error.with_traceback(own_frames(error.__traceback__) or error.__traceback__))
+        raise ModelFailed(f"{doing} failed with {type(error).__name__}: {error}".splitlines()[0]) from error
 
 
 @contextmanager

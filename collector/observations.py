@@ -1,4 +1,4 @@
-"""What hooks see, raw: small plain values in the order they happened. The ledger gives them meaning once a compile ends."""
+"""What hooks see, raw: small plain values in the order they happened. The ledger gives them meaning later."""
 
 from __future__ import annotations
 

@@ -98,10 +98,10 @@ class Recording:
 
         eager = getattr(model, "_orig_mod", model)  # of torch.compile(module)
         with self.measuring():
-            compiled = compiled or torch.compile(eager, mode=self._run.mode, dynamic=self._run.dynamic)
+            default = torch.compile(eager, mode=self._run.mode, dynamic=self._run.dynamic)
             return compare(
                 eager,
-                compiled,
+                default if compiled is None else compiled,  # a compiled module without len() has no truth value
                 inputs,
                 backward=backward,
                 emit=self.emit,
@@ -136,6 +136,7 @@ class Recording:
                     if problem is None:
                         installed.enter_context(hook.install(emit))
                         self._emits.append(emit)
+                        emit.self_s = 0.0  # importing what is observed is no overhead: torch would import it anyway
                         continue
                 reason = emit.reason or problem
                 self._unavailable.append(HookStatus(hook=hook.NAME, state="unavailable", reason=reason))
@@ -272,7 +273,9 @@ def _finish(recording: Recording, import_on_exit: bool) -> None:
 def _summary(recording: Recording) -> str:
     run = recording._run
     ending = "" if run.status == "complete" else f" ({run.status}: {run.status_reason})"
-    command = f"fusionscope app --store {recording.store}" if recording.store != default_address() else "fusionscope app"
+    command = (
+        f"fusionscope app --store {recording.store}" if recording.store != default_address() else "fusionscope app"
+    )
     return f"recorded {run.name} as {run.run_id}{ending}. Open it with `{command}` at /overview?run={run.run_id}"
 
 

@@ -76,9 +76,14 @@ def execute(program: Program) -> Outcome:
     except CommandError:
         raise
     except Exception as error:  # noqa: BLE001 - a program may raise anything, and python reports it just so
-        sys.excepthook(type(error), error, own_frames(error.__traceback__))
+        show(error.with_traceback(own_frames(error.__traceback__)))
         return Outcome(1, error)
     return Outcome(0)
+
+
+def show(error: BaseException) -> None:
+    """Show an uncaught exception with the traceback that it bears, as python would, or as the program has it shown."""
+    sys.excepthook(type(error), error, error.__traceback__)
 
 
 def own_frames(traceback: TracebackType | None) -> TracebackType | None:
@@ -90,7 +95,7 @@ def own_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 def _run(program: Program) -> None:
     code, main = _module(program) if program.is_module else _script(program)
-    main.__dict__["__builtins__"] = builtins
+    main.__dict__.update(__builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = main  # pickle and multiprocessing look the program's names up there
     exec(code, main.__dict__)
 

@@ -54,4 +54,4 @@ def _digits(value: float) -> str:
 
 
 def _numeric(cell: str) -> bool:
-    return cell == NOTHING or cell[0].isdigit()
+    return cell == NOTHING or cell.partition(" ")[0].rstrip("×").replace(".", "").isdigit()

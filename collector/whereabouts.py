@@ -1,4 +1,4 @@
-"""Where in the compile stack we are: the compile and the Inductor graph being worked on, named as the library names them.
+"""Where in the compile stack we are: the compile and the Inductor graph being worked on, by their names in the library.
 
 Compile ids restart at 0/0 after `torch._dynamo.reset()` (torch/_dynamo/__init__.py sets FRAME_COUNTER to 0), so a
 restart adds "@1", "@2", … . Forward and backward share a compile id, and one compile may hold several graphs.

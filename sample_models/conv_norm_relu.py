@@ -1,4 +1,4 @@
-"""Convolution, batch norm and relu, twice, fed the default layout: Inductor moves to channels last and copies for it."""
+"""Convolution, batch norm and relu, twice, in the default layout: Inductor moves to channels last and copies for it."""
 
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
 
 LOOK_FOR = (
-    "The blocks repeat, so a few kernels serve all of them: sort the kernels by calls. The peak sits where the "
-    "logits of all tokens meet the loss, not in the blocks."
+    "The blocks repeat, so some kernels serve several of them. Eager's peak is where the loss meets the logits of all "
+    "tokens; compiled code turns the logits into their gradient in place, and the peak moves into the blocks."
 )
 BACKWARD = True
 

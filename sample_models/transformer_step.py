@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 LOOK_FOR = (
-    "Two graphs from one function: what forward saves for backward stays alive through the forward's peak, and cheap "
-    "values are computed again in backward instead of being saved. Each layer norm joins the residual sum before it."
+    "Two graphs from one function: what forward saves for backward outlives the forward, and the cheap gelu is not "
+    "saved but computed again in backward. The second layer norm and the residual sum before it are one kernel."
 )
 BACKWARD = True
 

@@ -1,4 +1,4 @@
-"""An expensive producer with two consumers that cannot share a loop: on a CPU lowering stores it, to compute it once."""
+"""An expensive producer with two consumers that cannot share a loop: on a CPU lowering stores it, computed once."""
 
 from collections.abc import Callable
 from typing import Any

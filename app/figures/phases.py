@@ -137,7 +137,7 @@ def _axes(figure: go.Figure, lanes: float) -> None:
     figure.update_layout(
         barmode="overlay",
         height=int(90 + LANE_PX * lanes),
-        margin={"l": 0, "r": 0, "t": 0, "b": 0},
+        margin={"l": 8, "r": 8, "t": 0, "b": 0},
         uniformtext={"mode": "hide", "minsize": 10},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
     )

@@ -6,12 +6,14 @@ import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.figures.phases import phases_figure
+from fusionscope.app.screens._absence import absence
 from fusionscope.app.table import table
 from fusionscope.app.words import compiled_work
 from fusionscope.storage.queries import compile, overview
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.records import CacheEvent, Compile, Counter, GraphBreak, Guard, Recompile
 
+TRACE = ("trace_stream",)  # the hook that reads torch's structured trace
 BANDS = 8  # compiles drawn; the table lists all
 
 
@@ -52,7 +54,7 @@ def picture(run: RunSummary, compiles: list[Compile]) -> None:
     phases = data.ask(compile.phases, run.run_id)
     style.section("Where the time went", "phases")
     if not phases:
-        style.not_recorded(data.why_missing(run, "trace_stream"), "phases")
+        style.not_recorded(data.why_missing(run, *TRACE), "phases")
         return
     longest = sorted(compiles, key=lambda c: -(c.duration_s or 0.0))[:BANDS]
     figure, hidden = phases_figure([c for c in compiles if c in longest], phases)
@@ -150,7 +152,7 @@ def graphs_panel(run: RunSummary) -> None:
     """Graphs of every stage, and the text of the chosen one."""
     graphs = data.ask(compile.graphs, run.run_id)
     if not graphs:
-        style.not_recorded(data.why_missing(run, "trace_stream", "inductor_graph"), "graphs")
+        style.not_recorded(data.why_missing(run, *TRACE, "inductor_graph"), "graphs")
         return
     names = {g.graph_id: f"{g.graph_id} · {style.plural(g.nodes, 'node')}" for g in graphs}
     left, right = st.columns([1, 1], vertical_alignment="bottom")
@@ -160,7 +162,7 @@ def graphs_panel(run: RunSummary) -> None:
     forms = {"graph": text.code, "wrapper and kernels": text.output_code}
     present = [form for form, code in forms.items() if code]
     if not present:
-        style.not_recorded(data.why_missing(run, "trace_stream"), "graph-text")
+        style.not_recorded(data.why_missing(run, *TRACE), "graph-text")
         return
     with right:
         form = st.segmented_control("Text", present, default=present[-1], required=True, key=f"form-{graph_id}")
@@ -173,7 +175,7 @@ compiles = data.ask(compile.compiles, run.run_id)
 style.heading("Compile", f"{run.name} · {style.about(run)}")
 style.sentence(answer(run, compiles, data.ask(overview.compile_seconds, run.run_id)))
 if not compiles:
-    style.not_recorded(data.why_missing(run, "trace_stream"))
+    style.not_recorded(data.why_missing(run, *TRACE))
     st.stop()
 picture(run, compiles)
 
@@ -184,13 +186,17 @@ style.note(
     "compiles",
 )
 breaks = data.ask(compile.breaks, run.run_id)
-recompiles = data.ask(compile.recompiles, run.run_id)
 style.section(f"Graph breaks: {len(breaks)}", "breaks")
 if breaks:
     breaks_table(breaks)
+else:
+    absence(run, TRACE, "Dynamo traced every frame to its end.", "no-breaks")
+recompiles = data.ask(compile.recompiles, run.run_id)
 style.section(f"Recompiles: {len(recompiles)}", "recompiles")
 if recompiles:
     recompiles_table(recompiles)
+else:
+    absence(run, TRACE, "No guard failed: nothing was compiled twice.", "no-recompiles")
 
 style.section("Raw facts", "raw")
 guards = data.ask(compile.guards, run.run_id)
@@ -200,8 +206,8 @@ tabs = st.tabs(["Graphs", f"Guards ({len(guards)})", f"Cache lookups ({len(event
 with tabs[0]:
     graphs_panel(run)
 with tabs[1]:
-    guards_table(guards) if guards else style.not_recorded(data.why_missing(run, "trace_stream"), "guards")
+    guards_table(guards) if guards else absence(run, TRACE, "No guards were installed.", "no-guards")
 with tabs[2]:
-    caches_table(events) if events else style.not_recorded(data.why_missing(run, "trace_stream"), "caches")
+    caches_table(events) if events else absence(run, TRACE, "torch looked up no compile cache.", "no-caches")
 with tabs[3]:
-    counters_table(counters) if counters else style.not_recorded(data.why_missing(run, "counters"), "counters")
+    counters_table(counters) if counters else absence(run, ("counters",), "No counter moved.", "no-counters")

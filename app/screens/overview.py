@@ -23,7 +23,7 @@ def figures(run: RunSummary, measurements: list[Measurement], compile_s: float |
     emitted = "none" if run.kernel_calls is None else style.number(run.kernel_calls)
     with st.container(horizontal=True, gap="small"):
         style.figure("Speed-up", style.ratio(run.speed_up), latency or "not measured", "comparison", run.run_id)
-        remark = "eager → compiled, measured" if kernels else "calls in the emitted code"
+        remark = "eager → compiled" if kernels else "calls in emitted code"
         style.figure("Kernels", kernels or emitted, remark, "kernels", run.run_id)
         style.figure("Graph breaks", style.number(run.breaks), "where tracing stopped", "compile", run.run_id)
         style.figure("Recompiles", style.number(run.recompiles), "after a guard failed", "compile", run.run_id)

@@ -80,9 +80,9 @@ clicked = table(
     colours={"speed-up": style.speed_colour, "peak Δ": style.delta_colour},
 )
 style.note(
-    "Click a row to open the run. Eager and compiled are median latencies of one call, peak Δ what compiling adds to the "
-    "measured peak; kernels are those of one call as measured, or the calls in the emitted code where nothing was "
-    "measured. Breaks and recompiles count the program's own calls, not those of measuring.",
+    "Click a row to open the run. Eager and compiled are median latencies of one call, peak Δ is what compiling adds "
+    "to the measured peak; kernels are those of one call as measured, or the calls in the emitted code where nothing "
+    "was measured. Breaks and recompiles count the program's own calls, not those of measuring.",
     "runs",
 )
 if clicked is not None:

@@ -14,6 +14,7 @@ from fusionscope.collector import Recording, record
 from fusionscope.collector.commands import (
     DONE,
     CommandError,
+    ModelFailed,
     add_recording,
     answer,
     as_json,
@@ -21,7 +22,7 @@ from fusionscope.collector.commands import (
     require_store,
     say,
 )
-from fusionscope.collector.model_file import ModelFile, configured, load, models_own_code
+from fusionscope.collector.model_file import Build, ModelFile, configured, load, models_own_code
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries.runs import library_runs
 
@@ -50,17 +51,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Record one model; ModelFailed says that it raised."""
+    """Record one model; raises ModelFailed where it raised, after what was recorded is published."""
     require_store(options.store)
     model = load(options.target)
     with configured(model.config), default_device(options.device):
-        run_id, store = _record(model, options)
+        with models_own_code(f"building {model.name}"):
+            built = model.build()
+        run_id, store = _record(model, built, options)
     if options.json:
         answer(as_json(summary(run_id, store)))
     return DONE
 
 
-def _record(model: ModelFile, options: Namespace) -> tuple[str, Path]:
+def _record(model: ModelFile, built: Build, options: Namespace) -> tuple[str, Path]:
+    failure: ModelFailed | None = None
     with record(
         options.name or model.name,
         project=options.project,
@@ -75,15 +79,19 @@ def _record(model: ModelFile, options: Namespace) -> tuple[str, Path]:
         stop_after=options.stop_after,
         strict=options.strict,
     ) as recording:
-        _drive_and_measure(model, recording, options)
+        try:
+            _drive_and_measure(model, built, recording, options)
+        except ModelFailed as error:
+            recording.fail(str(error))
+            failure = error
+    if failure is not None:
+        raise failure
     return recording.run_id, recording.store
 
 
-def _drive_and_measure(model: ModelFile, recording: Recording, options: Namespace) -> None:
+def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, options: Namespace) -> None:
     import torch
 
-    with models_own_code(f"building {model.name}"):
-        built = model.build()
     chosen = {"mode": options.mode, "dynamic": options.dynamic}
     kwargs = built.compile_kwargs | {key: value for key, value in chosen.items() if value is not None}
     say(f"compiling {model.name} …")
@@ -91,7 +99,6 @@ def _drive_and_measure(model: ModelFile, recording: Recording, options: Namespac
         compiled = torch.compile(built.model, **kwargs)
         model.drive(compiled, built.inputs)
     if not options.no_measure:
-        say(f"measuring {model.name}, eager against compiled …")
         with models_own_code(f"measuring {model.name}"):
             recording.compare(built.model, built.inputs, compiled=compiled, backward=model.backward, progress=say)
 

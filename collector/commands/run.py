@@ -16,7 +16,7 @@ from fusionscope.collector.commands.record import summary
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.hooks.compiled_calls import CompiledCalls
 from fusionscope.collector.program_run import RECORDED, NotCompared, Start, eager_counterparts, timed, whole_program
-from fusionscope.collector.script import Outcome, Program, own_frames
+from fusionscope.collector.script import Outcome, Program, own_frames, show
 
 RECORDED_OPTIONS = ("compare", "keep_caches", "stop_after", "strict")
 
@@ -42,7 +42,7 @@ def run(options: Namespace) -> int:
     try:
         return Session(options, program).run()
     except KeyboardInterrupt as stop:
-        sys.excepthook(KeyboardInterrupt, stop, own_frames(stop.__traceback__))
+        show(stop.with_traceback(own_frames(stop.__traceback__)))
         sys.excepthook = lambda *error: None  # shown already; python now ends itself by SIGINT, as it would have
         raise
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from fusionscope.collector.hook import Emit, first_problem, missing, patched
 from fusionscope.storage.records import Measurement
@@ -70,10 +70,10 @@ def install(emit: Emit) -> Iterator[None]:
 class CompiledCalls:
     """The hook as an object, for who wants to see the calls themselves; they stand in the order of `torch.compile`."""
 
-    NAME: ClassVar[str] = NAME
-    RECORDS: ClassVar[tuple[type[Any], ...]] = RECORDS
-    calls: list[CallTimes] = field(default_factory=list)
     variant: str = "compiled"
+    calls: list[CallTimes] = field(default_factory=list)
+    NAME: str = NAME
+    RECORDS: tuple[type[Any], ...] = RECORDS
 
     def problem(self) -> str | None:
         """What this torch lacks, or None."""

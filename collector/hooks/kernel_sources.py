@@ -28,7 +28,13 @@ def install(emit: Emit) -> Iterator[None]:
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def define_kernel(
-            wrapper: Any, kernel_name: str, kernel_body: str, metadata: Any = None, gpu: bool = True, *rest: Any, **more: Any
+            wrapper: Any,
+            kernel_name: str,
+            kernel_body: str,
+            metadata: Any = None,
+            gpu: bool = True,
+            *rest: Any,
+            **more: Any,
         ) -> Any:
             with emit.guarded():
                 emit(KernelDefined(whereabouts.graph_id() or "", kernel_name, kernel_body, gpu))

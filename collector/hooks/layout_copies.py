@@ -37,7 +37,7 @@ def install(emit: Emit) -> Iterator[None]:
             result = original(cls, x, *args, **kwargs)
             with emit.guarded():
                 after = _strides(result)
-                if result is not x and before != after:
+                if before is not None and before != after:
                     emit(_change(result, before, after, is_copy=had is not None and had != _buffer_name(result)))
             return result
 

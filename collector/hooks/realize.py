@@ -34,7 +34,7 @@ def install(emit: Emit) -> Iterator[None]:
         def should_realize_on_reuse(box: Any, users: int, **kwargs: Any) -> bool:
             realized = original(box, users, **kwargs)
             with emit.guarded():
-                if users > 1 and isinstance(box.data, (Pointwise, Reduction)):
+                if isinstance(box.data, (Pointwise, Reduction)) and _is_fanout(users):
                     emit(_asked(box, users, bool(realized)))
             return realized
 
@@ -44,23 +44,39 @@ def install(emit: Emit) -> Iterator[None]:
         yield
 
 
-def _asked(box: Any, users: int, realized: bool) -> RealizeAsked:
-    from torch._inductor import config
+def _is_fanout(users: int) -> bool:
+    """Users in the graph. A broadcast asks too, with the number of times that it repeats an element."""
     from torch._inductor.virtualized import V
 
+    return users > 1 and len(getattr(V.current_node, "users", ())) == users
+
+
+def _asked(box: Any, users: int, realized: bool) -> RealizeAsked:
+    from torch._inductor.virtualized import V
+
+    cpu = box.get_device().type == "cpu"
     count = box.data.inner_fn_opcount()
     return RealizeAsked(
         graph_id=whereabouts.graph_id() or "",
-        node=getattr(V.current_node, "name", None) or "unnamed",
+        node=V.current_node.name,
         users=users,
         realized=realized,
         reads=box.num_reads(),
         opcount=count.num_ops,
         ops=tuple(sorted(count.used_ops)),
-        cpu=box.get_device().type == "cpu",
-        thresholds=f"reads > {config.realize_reads_threshold}, ops > {config.realize_opcount_threshold}",
+        cpu=cpu,
+        thresholds=_thresholds(cpu),
         bytes=_bytes(box.data),
     )
+
+
+def _thresholds(cpu: bool) -> str:
+    from torch._inductor import config
+
+    operations = config.realize_opcount_threshold
+    if operations is None:  # torch 2.13 and later: a limit for each kind of device
+        operations = config.realize_cpu_opcount_threshold if cpu else config._realize_opcount_threshold_default
+    return f"more than {config.realize_reads_threshold} reads or {operations} operations"
 
 
 def _bytes(loops: Any) -> int | None:

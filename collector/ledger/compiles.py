@@ -13,6 +13,7 @@ from fusionscope.storage.records import Compile, GraphBreak, Guard, Recompile
 
 _USER_CODE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)$", re.M)
 _KIND = re.compile(r"^(?P<kind>\S.*)\n  Explanation: ", re.M)  # the line above the explanation is Dynamo's gb_type
+_EXPLANATION = re.compile(r"^  Explanation: (.+?)(?=\n  Hint: |\n\n  Developer|\nUser code traceback|\Z)", re.M | re.S)
 _REASON_PREFIX = "Graph Break Reason: "
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+$")
 _RECOMPILE = re.compile(r"(?P<previous>\S+?): (?P<guard>.*)", re.S)
@@ -152,7 +153,7 @@ def _break_kind(text: str) -> str:
 
 
 def _explanation(text: str) -> str | None:
-    match = re.search(r"^  Explanation: (.+?)(?=\n  Hint: |\n\n  Developer|\nUser code traceback|\Z)", text, re.M | re.S)
+    match = _EXPLANATION.search(text)
     return match[1].strip() if match else None
 
 

@@ -11,9 +11,7 @@ from fusionscope.collector.observations import LineSeen
 from fusionscope.storage.records import IrEdge, Kernel, KernelCall
 
 
-def kernels_and_calls(
-    facts: GraphFacts, plan: Plan, output_code: str | None
-) -> tuple[list[Kernel], list[KernelCall]]:
+def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) -> tuple[list[Kernel], list[KernelCall]]:
     """One kernel per name and graph, one call per wrapper line that runs one."""
     nodes_left = facts.nodes_by_call()
     lines = _CallLines(output_code or "")

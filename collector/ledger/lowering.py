@@ -43,11 +43,19 @@ def _why_realized(asked: RealizeAsked) -> str:
     heavy = [op for op in asked.ops if op in _HEAVY_ON_CPU]
     if asked.cpu and heavy:
         return f"realized: {', '.join(heavy)} is too costly on a CPU to be computed in each of {asked.users} users"
-    return f"realized: {asked.reads} reads and {asked.opcount} operations pass a limit ({asked.thresholds})"
+    return f"realized: {_size(asked)} pass a limit ({asked.thresholds})"
 
 
 def _why_inlined(asked: RealizeAsked, copies: int | None) -> str:
-    cheap = f"{asked.reads} reads and {asked.opcount} operations stay below the limits ({asked.thresholds})"
+    cheap = f"{_size(asked)} stay below the limits ({asked.thresholds})"
     if copies is None or copies < 2:
         return f"inlined: {cheap}"
     return f"inlined: {cheap}, so it is computed again in each of {copies} scheduler nodes"
+
+
+def _size(asked: RealizeAsked) -> str:
+    return f"{_count(asked.reads, 'read')} and {_count(asked.opcount, 'operation')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

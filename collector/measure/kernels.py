@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
 from statistics import median
 from typing import Any
 
@@ -60,28 +59,40 @@ def kernel_records(
     return [counted, *_timings(variant, launches, graph_of, on_cuda)]
 
 
-def has_kernel(operator: str) -> bool:
-    """Whether a CPU operator, by the profiler's name for it, does work of its own.
+def operators_with_kernel() -> set[str]:
+    """CPU operators that do work of their own, by the profiler's name for them.
 
-    True with a kernel registered for the CPU, or for all backends at once; False for one that only calls others
-    (CompositeImplicitAutograd), that returns a view, or that only allocates.
+    These have a kernel registered for the CPU or for all backends at once. Left out are those that only call others
+    (CompositeImplicitAutograd), return a view, or only allocate.
     """
-    return operator in _with_kernel() and not _moves_nothing(operator)
+    registered = (name for key in _BACKENDS for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    # An `out` overload is generated for composites too, so it says nothing about the operator that was called.
+    operators = {name.partition(".")[0] for name in registered if "out" not in name.partition(".")[2]}
+    return {operator for operator in operators if not _moves_nothing(operator)}
+
+
+def _moves_nothing(operator: str) -> bool:
+    if operator in _NO_KERNEL or operator.startswith(("aten::empty", "aten::new_empty")):
+        return True
+    schemas = torch._C._jit_get_schemas_for_operator(operator)
+    results = (result.alias_info for schema in schemas for result in schema.returns)
+    return any(alias is not None and not alias.is_write for alias in results)
 
 
 def _host_launches(profile: Profile) -> Iterator[Launch]:
+    operators = operators_with_kernel()
     for number, step in enumerate(profile.steps):
-        for event in _outermost_kernels(step.children):
+        for event in _outermost_kernels(step.children, operators):
             wrapper, _, name = event.name.removeprefix(KERNEL).rpartition(" ")
             yield Launch(name, wrapper or None, number, event.duration_time_ns / 1000)
 
 
-def _outermost_kernels(events: list[Any]) -> Iterator[Any]:
+def _outermost_kernels(events: list[Any], operators: set[str]) -> Iterator[Any]:
     for event in events:
-        if event.name.startswith(KERNEL) or has_kernel(event.name):
+        if event.name.startswith(KERNEL) or event.name in operators:
             yield event
         else:
-            yield from _outermost_kernels(event.children)
+            yield from _outermost_kernels(event.children, operators)
 
 
 def _device_launches(profile: Profile) -> Iterator[Launch]:
@@ -124,19 +135,3 @@ def _timings(variant: str, launches: list[Launch], graph_of: GraphOf, on_cuda: b
             total_us=median(sum(run.us for run in runs if run.step == number) for number in range(STEPS)),
             method=f"{clock}; medians over {STEPS} steps",
         )
-
-
-@cache
-def _with_kernel() -> frozenset[str]:
-    registered = (name for key in _BACKENDS for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
-    # An `out` overload is generated for composites too, so it says nothing about the operator that was called.
-    return frozenset(name.partition(".")[0] for name in registered if "out" not in name.partition(".")[2])
-
-
-@cache
-def _moves_nothing(operator: str) -> bool:
-    if operator in _NO_KERNEL or operator.startswith(("aten::empty", "aten::new_empty")):
-        return True
-    schemas = torch._C._jit_get_schemas_for_operator(operator)
-    results = (result.alias_info for schema in schemas for result in schema.returns)
-    return any(alias is not None and not alias.is_write for alias in results)

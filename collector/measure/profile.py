@@ -41,7 +41,7 @@ def profile_steps(step: Step, count: int, device: torch.device, *, memory: bool 
             with record_function(MARK):
                 step()
                 synchronize(device)
-    results = profiled.profiler.kineto_results  # type: ignore[union-attr]
+    results = profiled.profiler.kineto_results
     tree = results.experimental_event_tree()
     steps = sorted((event for event in tree if event.name == MARK), key=lambda event: event.start_time_ns)
     return Profile(steps, tree, results.events())

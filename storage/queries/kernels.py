@@ -92,7 +92,7 @@ timed AS (
 )
 SELECT k.kernel_id, k.graph_id, direction, k.name, backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
     coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, timed.method
-FROM kernels k JOIN graphs g USING (run_id, graph_id) LEFT JOIN compiles c USING (run_id, compile_id)
+FROM kernels k JOIN graphs g USING (run_id, graph_id) LEFT JOIN (SELECT run_id, compile_id, phase FROM compiles) USING (run_id, compile_id)
 LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id) LEFT JOIN timed USING (kernel_id)
 WHERE run_id = $1 AND coalesce(phase, 'drive') = 'drive'
 ORDER BY total_us DESC NULLS LAST, (bytes_read + bytes_written) * calls DESC NULLS LAST, g.position, k.kernel_id

@@ -26,8 +26,8 @@ class RunSummary:
     torch_version: str | None
     mode: str | None
     compiles: int
-    breaks: int
-    recompiles: int
+    breaks: int | None  # None where torch's trace, which tells of them, was not recorded
+    recompiles: int | None
     graphs: int  # that reached Inductor
     kernel_calls: int | None  # calls in the emitted wrappers; None when no graph reached Inductor
     eager_us: float | None  # latency
@@ -40,7 +40,7 @@ class RunSummary:
     @property
     def title(self) -> str:
         """Name, and the time (UTC) that sets runs of one name apart."""
-        return f"{self.name} · {self.created_at:%d %b %H:%M:%S}"
+        return f"{self.name} · {self.created_at:%d %b %H:%M}"
 
     @property
     def speed_up(self) -> float | None:
@@ -70,6 +70,9 @@ WITH drive AS (SELECT run_id, compile_id FROM compiles WHERE phase = 'drive'),
 made AS (SELECT run_id, count(*) AS n FROM drive GROUP BY run_id),
 broken AS (SELECT run_id, count(*) AS n FROM graph_breaks SEMI JOIN drive USING (run_id, compile_id) GROUP BY run_id),
 again AS (SELECT run_id, count(*) AS n FROM recompiles SEMI JOIN drive USING (run_id, compile_id) GROUP BY run_id),
+untold AS (
+    SELECT DISTINCT run_id FROM hook_status WHERE hook = 'trace_stream' AND state IN ('failed', 'unavailable')
+),
 lowered AS (
     SELECT run_id, count(*) AS n FROM graphs SEMI JOIN drive USING (run_id, compile_id)
     WHERE stage = 'post_grad' GROUP BY run_id
@@ -89,12 +92,14 @@ measured AS (
     FROM measurements GROUP BY run_id
 )
 SELECT runs.run_id, name, project, created_at, status, status_reason, device_kind, device_name, threads, torch_version,
-    mode, coalesce(made.n, 0) AS compiles, coalesce(broken.n, 0) AS breaks, coalesce(again.n, 0) AS recompiles,
+    mode, coalesce(made.n, 0) AS compiles, if(untold.run_id IS NULL, coalesce(broken.n, 0), NULL) AS breaks,
+    if(untold.run_id IS NULL, coalesce(again.n, 0), NULL) AS recompiles,
     coalesce(lowered.n, 0) AS graphs, called.n AS kernel_calls,
     eager_us, compiled_us, eager_kernels, compiled_kernels, eager_peak_bytes, compiled_peak_bytes
 FROM runs
 LEFT JOIN made USING (run_id) LEFT JOIN broken USING (run_id) LEFT JOIN again USING (run_id)
-LEFT JOIN lowered USING (run_id) LEFT JOIN called USING (run_id) LEFT JOIN measured USING (run_id)
+LEFT JOIN untold USING (run_id) LEFT JOIN lowered USING (run_id) LEFT JOIN called USING (run_id)
+LEFT JOIN measured USING (run_id)
 WHERE deleted_at IS NULL
 ORDER BY created_at DESC, runs.run_id
 """
