@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import streamlit as st
@@ -28,7 +29,12 @@ def sidebar(runs: list[RunSummary]) -> None:
 
 def choose_run(runs: list[RunSummary], shown: RunSummary) -> None:
     """Picker of the run; the choice goes into the URL, whence every screen takes it."""
-    chosen = st.selectbox("Run", runs, runs.index(shown), format_func=lambda run: run.title, key=f"run-{shown.run_id}")
+    times = Counter(run.name for run in runs)
+
+    def title(run: RunSummary) -> str:
+        return run.name if times[run.name] == 1 else f"{run.name} · {run.created_at:%d %b %H:%M}"
+
+    chosen = st.selectbox("Run", runs, runs.index(shown), format_func=title, key=f"run-{shown.run_id}")
     if chosen != shown:
         st.query_params.from_dict({"run": chosen.run_id})
         st.rerun()
@@ -47,13 +53,15 @@ def main() -> None:
     page = st.navigation([screen(*words) for words in PAGES], position="hidden")
     try:
         report = data.import_inbox()
+        runs = data.run_choice()  # outside the sidebar, so that a wait shows where one looks
         with st.sidebar:
-            sidebar(data.run_choice())
+            sidebar(runs)
         for name, reason in report.rejected:
             style.notice(f"{name} was not imported: {reason}", f"rejected-{name}")
         page.run()
     except StorageError as error:
         style.notice(str(error))
+        st.button("Try again")
 
 
 main()

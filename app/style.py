@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -158,6 +159,11 @@ def short(name: str, n: int = 40) -> str:
     return f"{name[:head]}…{name[len(name) - (n - 1 - head) :]}"
 
 
+def plot_text(name: str, n: int = 40) -> str:
+    """`name` shortened for plotly, which reads a little HTML in texts and labels."""
+    return html.escape(short(name, n), quote=False)
+
+
 def source_line(file: str | None, line: int | None) -> str:
     """`model.py:42`, without the folders."""
     if file is None:
@@ -171,20 +177,10 @@ def gain_colour(good: bool) -> str:
     return ("#7CC4EE" if dark else GAIN) if good else ("#F0894A" if dark else LOSS)
 
 
-def speed_colour(speed_up: float) -> str | None:
-    """Colour of a speed-up; None for one that was not measured."""
-    return None if math.isnan(speed_up) else gain_colour(speed_up > 1)
-
-
-def delta_colour(delta: float) -> str | None:
-    """Colour of a difference that is better when negative."""
-    return None if math.isnan(delta) or delta == 0 else gain_colour(delta < 0)
-
-
 def about(run: RunSummary) -> str:
     """What a screen's heading says of its run."""
     torch = run.torch_version and f"torch {run.torch_version}"
-    return " · ".join(filter(None, (run.device, torch, run.mode and f"mode {run.mode}", run.run_id)))
+    return " · ".join(filter(None, (run.name, run.device, torch, run.mode and f"mode {run.mode}", run.run_id)))
 
 
 def right(titles: Iterable[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import streamlit as st
 from fusionscope.app.style import MISSING
 
 ROW_PX = 28
-MOST_ROWS = 16  # a longer table scrolls
+MOST_ROWS = 20  # a longer table scrolls
 STYLED_CELLS = 60_000  # pandas formats cell by cell: about a second for this many
 
 
@@ -23,13 +23,13 @@ def table(
     choose: bool = False,
     height: int | None = None,
     config: Mapping[str, Any] | None = None,
-    colours: Mapping[str, Callable[[Any], str | None]] | None = None,
+    colours: Mapping[str, Sequence[str | None]] | None = None,
 ) -> int | None:
     """Show `rows`, whose keys are the column titles; a figure is written by the format of its column.
 
     With `choose`, a click on any cell chooses its row: the index of the row in `rows` is returned (kept in session
-    state under `key` until another click). `config` is st.dataframe's column_config, for widths. `colours` gives the
-    text colour of a value, None for the usual one.
+    state under `key` until another click). `config` is st.dataframe's column_config, for widths. `colours` gives, per
+    column, the text colour of every row, None for the usual one.
     """
     frame = pd.DataFrame(list(rows))
     shown = _formatted(frame, formats or {}, colours or {})
@@ -52,7 +52,7 @@ def table(
 def _formatted(
     frame: pd.DataFrame,
     formats: Mapping[str, Callable[[Any], str]],
-    colours: Mapping[str, Callable[[Any], str | None]],
+    colours: Mapping[str, Sequence[str | None]],
 ) -> Any:
     """A pandas Styler keeps the values for sorting and shows the formatted text; too large a frame goes as it is."""
     present = {column: form for column, form in formats.items() if column in frame}
@@ -60,5 +60,6 @@ def _formatted(
         return frame
     styled = frame.style.format(present, na_rep=MISSING)
     for column, colour in colours.items():
-        styled = styled.map(lambda value, colour=colour: f"color: {colour(value)}" if colour(value) else "", [column])
+        css = [f"color: {shade}" if shade else "" for shade in colour]
+        styled = styled.apply(lambda _, css=css: css, subset=[column])
     return styled

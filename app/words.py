@@ -77,11 +77,11 @@ def speed(measurements: Sequence[Measurement], metric: str = "latency_us") -> st
     if not eager or not compiled or not compiled.median:
         return ""
     factor = eager.median / compiled.median
-    verdict = "" if factor >= 1 else ", that is slower"
+    verdict, noise = "faster" if factor > 1 else "slower", ""
     if overlap(eager, compiled):
-        verdict = ", which is within the noise (the 10–90 % intervals overlap)"
-    times = arrow(eager.median, compiled.median, METRICS[metric].form)
-    return f"Compiled is {style.ratio(factor)} as fast as eager ({METRICS[metric].title.lower()} {times}){verdict}"
+        verdict, noise = "neither clearly faster nor slower", ", the 10–90 % intervals overlap"
+    times = f"{METRICS[metric].title.lower()} {arrow(eager.median, compiled.median, METRICS[metric].form)}"
+    return f"Compiled is {verdict}: {style.ratio(factor)} the speed of eager ({times}{noise})"
 
 
 def work(run: RunSummary) -> str:

@@ -70,7 +70,7 @@ def device() -> tuple[str, str | None]:
     """The kind and name of the device that was used: CUDA once it was touched, else the CPU."""
     import torch
 
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "cuda", torch.cuda.get_device_name()
     return "cpu", _cpu_name()
 

@@ -19,7 +19,7 @@ def size_hint(expression: Any) -> int | None:
         return expression
     if getattr(expression, "is_Integer", False):
         return int(expression)
-    sizes = V.graph.sizevars
+    sizes: Any = V.graph.sizevars
     # sizevars.size_hint was replaced by optimization_hint in torch 2.13
     hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint
     value = hint(expression, fallback=None)

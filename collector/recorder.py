@@ -130,17 +130,21 @@ class Recording:
     def _hooks(self, hooks: Sequence[Hook]) -> Iterator[None]:
         with ExitStack() as installed:
             for hook in hooks:
-                emit = Emit(hook.NAME, self._sink, self._strict)
-                with emit.guarded():
-                    problem = hook.problem()
-                    if problem is None:
-                        installed.enter_context(hook.install(emit))
-                        self._emits.append(emit)
-                        emit.self_s = 0.0  # importing what is observed is no overhead: torch would import it anyway
-                        continue
-                reason = emit.reason or problem
-                self._unavailable.append(HookStatus(hook=hook.NAME, state="unavailable", reason=reason))
+                self._install(hook, installed)
             yield
+
+    def _install(self, hook: Hook, installed: ExitStack) -> None:
+        emit = Emit(hook.NAME, self._sink, self._strict)
+        problem = None
+        with emit.guarded():
+            problem = hook.problem()
+            if problem is None:
+                installed.enter_context(hook.install(emit))
+        if (reason := emit.reason or problem) is not None:
+            self._unavailable.append(HookStatus(hook=hook.NAME, state="unavailable", reason=reason))
+            return
+        emit.self_s = 0.0  # importing what is observed is no overhead: torch would import it anyway
+        self._emits.append(emit)
 
     def _publish(self) -> None:
         if not self._own.open:
@@ -273,9 +277,8 @@ def _finish(recording: Recording, import_on_exit: bool) -> None:
 def _summary(recording: Recording) -> str:
     run = recording._run
     ending = "" if run.status == "complete" else f" ({run.status}: {run.status_reason})"
-    command = (
-        f"fusionscope app --store {recording.store}" if recording.store != default_address() else "fusionscope app"
-    )
+    elsewhere = recording.store != default_address().absolute()
+    command = f"fusionscope app --store {recording.store}" if elsewhere else "fusionscope app"
     return f"recorded {run.name} as {run.run_id}{ending}. Open it with `{command}` at /overview?run={run.run_id}"
 
 

@@ -30,7 +30,8 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * width, width)
 
     def attention(self, x: Tensor) -> Tensor:
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        batch, tokens, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         y = scaled_dot_product_attention(q, k, v, is_causal=True)
         mixed: Tensor = self.out(y.transpose(1, 2).flatten(2))
         return mixed

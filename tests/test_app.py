@@ -12,9 +12,9 @@ from example_run import EXAMPLE_ID, PARTLY_ID
 from streamlit.testing.v1 import AppTest
 
 from fusionscope.app import style, words
-from fusionscope.app.figures.phases import bars, phases_figure, stage_of
+from fusionscope.app.figures.phases import bars, icicle_figure, stage_of, stretches
 from fusionscope.app.screens import PAGES
-from fusionscope.storage.records import Compile, CompilePhase, Measurement
+from fusionscope.storage.records import CompilePhase, Measurement
 
 ROOT = Path(__file__).resolve().parent.parent
 SCREENS = [file for _, _, file in PAGES]
@@ -59,7 +59,7 @@ def test_every_screen_of_an_empty_store_names_the_command_that_makes_a_run(
 
 def test_the_overview_opens_on_the_numbers_of_the_run(example_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = texts(drawn(example_store, "overview.py", EXAMPLE_ID, monkeypatch))
-    assert "Compiled is 1.22× as fast as eager" in shown
+    assert "Compiled is faster: 1.22× the speed of eager" in shown
     assert "384 → 256 KiB" in shown
 
 
@@ -142,7 +142,7 @@ def test_a_difference_within_the_noise_is_called_that() -> None:
         spread = {"p10": median - 10, "p90": median + 10}
         return Measurement(variant=variant, metric="latency_us", median=median, unit="us", method="test", **spread)
 
-    assert "within the noise" in words.speed([latency("eager", 100), latency("compiled", 95)])
+    assert "neither clearly faster nor slower" in words.speed([latency("eager", 100), latency("compiled", 95)])
     assert "slower" in words.speed([latency("eager", 100), latency("compiled", 195)])
     assert words.speed([latency("eager", 100)]) == ""
 
@@ -161,11 +161,17 @@ def test_a_phase_lies_under_its_parent_and_beside_nothing_parallel() -> None:
 
 
 def test_phases_too_short_to_see_are_counted_not_drawn() -> None:
-    compiles = [Compile(compile_id="0/0", function="forward", outcome="compiled", duration_s=4.0)]
-    _, hidden = phases_figure(compiles, [phase(0, "entire_frame_compile", 0.0, 4.0), phase(1, "gc", 1.0, 1e-4, 0)])
+    _, hidden = icicle_figure([phase(0, "entire_frame_compile", 0.0, 4.0), phase(1, "gc", 1.0, 1e-4, 0)])
     assert hidden == 1
 
 
+def test_each_moment_of_a_compile_belongs_to_its_innermost_phase() -> None:
+    whole = phase(0, "entire_frame_compile", 0.0, 4.0)
+    passes, parallel = phase(1, "pass.post_grad", 1.0, 1.0, 0), phase(2, "pass.pre_grad", 1.5, 1.0, 0)
+    found = [(s.stage, s.start_s, s.end_s) for s in stretches([whole, passes, parallel])]
+    assert found == [("Dynamo", 0.0, 1.0), ("FX passes", 1.0, 2.5), ("Dynamo", 2.5, 4.0)]
+
+
 def test_stages_follow_torchs_own_names() -> None:
-    assert stage_of("Scheduler.fused_nodes") == "Inductor: scheduling and fusion"
+    assert stage_of("Scheduler.fused_nodes") == "Scheduling and fusion"
     assert stage_of("something_new") == "Other"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser import chromium, errors, open_screen, outside_requests, server, settle
-from example_run import EXAMPLE_ID, PARTLY_ID
+from example_run import EXAMPLE_ID, PARTLY_ID, publish_example
 from playwright.sync_api import Browser, expect
 
 from fusionscope.app.screens import PAGES
@@ -38,6 +38,22 @@ def test_every_screen_of_every_run_opens_without_error_or_outside_request(
             open_screen(page, address, screen, run=run.run_id)
             assert errors(page) == [], (run.name, screen)
             assert page.locator(".st-key-heading").count() == 1, (run.name, screen)
+    assert outside == []
+    page.close()
+
+
+def test_text_from_a_model_is_shown_as_it_is_and_fetches_nothing(browser: Browser, tmp_path: Path) -> None:
+    name = "![x](http://evil.example/a.png) <img src='http://evil.example/b.png'> $x$ :red[y]"
+    run_id = publish_example(tmp_path / "store", name=name)
+    page = browser.new_page()
+    outside = outside_requests(page)
+    with server(tmp_path / "store") as address:
+        for _, screen, _ in PAGES:
+            open_screen(page, address, screen, run=run_id)
+            assert errors(page) == [], screen
+            assert page.locator('[data-testid="stMain"] img').count() == 0, screen
+            if screen == "overview":
+                expect(page.locator(".st-key-heading")).to_contain_text(name)
     assert outside == []
     page.close()
 

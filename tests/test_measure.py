@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fusionscope.collector.measure import Comparison, Record, compare
 from fusionscope.collector.measure.kernels import operators_with_kernel
-from fusionscope.collector.measure.memory import memory_curve
+from fusionscope.collector.measure.memory import memory_records
 from fusionscope.collector.measure.step import step_of
 from fusionscope.collector.measure.wrappers import kernels_marked, kernels_of, wrappers
 from fusionscope.sample_models.mlp_parameters import MLP
@@ -132,7 +132,7 @@ def test_state_that_each_call_replaces_does_not_add_up() -> None:
             self.kept = x.exp()
 
     keeper, x = Keeper(), torch.ones(1000)
-    points = memory_curve("eager", step_of(keeper, (x,), None), CPU, 0)
+    points = of_type(list(memory_records("eager", step_of(keeper, (x,), None), CPU)), MemoryPoint)
     assert [(p.delta_bytes, p.live_bytes) for p in points] == [(4000, 4000), (-4000, 0)]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,42 @@ from fusionscope.app.figures.dag import KernelGraph
 
 STATIC = Path(__file__).parents[1] / "static"
 VIS = "app/static/vis-network-9.1.2.min.js"  # as pyvis 0.3.2 packages it; its own page would load from a CDN
-HTML = """<div class="canvas"><div class="tools"><button name="in" title="Zoom in">+</button><button name="out" title="Zoom out">−</button>
-<button name="fit" title="Show the whole graph">Fit</button></div><div class="view"></div><div class="legend"></div></div>"""
+HEIGHT, LEAST_HEIGHT = 600, 300  # of the picture in pixels
+HTML = """
+<div class="canvas">
+  <div class="tools">
+    <button name="in" title="Zoom in">+</button>
+    <button name="out" title="Zoom out">−</button>
+    <button name="fit" title="Show the whole graph">Fit</button>
+  </div>
+  <div class="view"></div>
+  <div class="legend"></div>
+</div>
+"""
 
 _CANVAS = st.components.v2.component(
     "fusionscope_canvas", html=HTML, css=(STATIC / "canvas.css").read_text(), js=(STATIC / "canvas.js").read_text()
 )
 
 
-def canvas(
-    graph: KernelGraph, *, token: str, turn: int, focus: str, matches: Collection[str] | None, key: str, height: int = 600
-) -> str | None:
-    """Show `graph`; returns the node whose click caused this rerun, None when it was not a click.
+@dataclass(frozen=True, slots=True)
+class View:
+    """How to show a graph.
 
-    The picture is drawn anew only when `token` changes, and `focus`, a node chosen elsewhere (the URL, a table), is
-    selected only when `turn` changes: a click stays in the browser, and the same data is not sent again.
-    Nodes that are not in `matches` are faded; None fades nothing.
+    The picture is drawn anew only when `token` changes, and `focus`, a node chosen elsewhere, is selected only when
+    `turn` changes: a click stays in the browser, and the same data is not sent again. A node that was `asked` for (in
+    the URL, in a table) is moved into sight. Nodes that are not in `matches` are faded; None fades nothing.
     """
+
+    token: str
+    turn: int
+    focus: str
+    asked: bool
+    matches: tuple[str, ...] | None
+
+
+def canvas(graph: KernelGraph, view: View, *, key: str) -> str | None:
+    """Show `graph`; returns the node whose click caused this rerun, None when it was not a click."""
     base = str(st.get_option("server.baseUrlPath")).strip("/")
     data = {
         "library": f"/{base}/{VIS}" if base else f"/{VIS}",
@@ -39,11 +57,8 @@ def canvas(
         "options": graph.network.options,
         "frames": [asdict(frame) for frame in graph.frames],
         "legend": _legend(graph),
-        "height": height,
-        "token": token,
-        "turn": turn,
-        "focus": focus,
-        "matches": None if matches is None else sorted(matches),
+        "height": round(min(HEIGHT, max(LEAST_HEIGHT, graph.height + 80))),
+        **asdict(view),
     }
     clicked: str | None = _CANVAS(data=data, key=key, on_clicked_change=lambda: None).clicked
     return clicked
@@ -52,7 +67,9 @@ def canvas(
 def _legend(graph: KernelGraph) -> list[dict[str, Any]]:
     """The kinds that the picture has, in the order of the palette."""
     colours = {node["kind"] for node in graph.network.nodes}
-    names = {colour: style.KIND_NAMES[kind] for kind, colour in reversed(style.KIND_COLOURS.items()) if colour in colours}
+    names = {
+        colour: style.KIND_NAMES[kind] for kind, colour in reversed(style.KIND_COLOURS.items()) if colour in colours
+    }
     entries: list[dict[str, Any]] = [{"colour": colour, "name": name} for colour, name in reversed(names.items())]
     if any(node["dashed"] for node in graph.network.nodes):
         entries.append({"dashed": True, "name": "computed again"})

@@ -1,24 +1,34 @@
-"""The kernel graph: one box per fusion group, framed by the kernel that runs it, as a pyvis network with fixed places."""
+"""The kernel graph: one box per fusion group, framed by the kernel that runs it; a pyvis network with fixed places."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from pyvis.network import Network
 
 from fusionscope.app import style
 from fusionscope.app.figures.layout import Point, Size, layered
-from fusionscope.storage.queries.fusion import Flow, Group, Lowering
+from fusionscope.storage.queries.fusion import Decision, Flow, Group, Lowering
 
 VIEWPORT = (840.0, 560.0)  # of the canvas in pixels, less its margin
 CHARACTER, LINE, PADDING = 7.3, 16.0, 10.0  # pixels of the canvas font at scale 1
-LABEL_LENGTH = 26
-FRAME, FRAME_TITLE = 10.0, 18.0  # margin of a frame around the groups of one kernel, and room for its name
+LABEL_LENGTH = 22
+FRAME, FRAME_TITLE, FRAME_ROWS = (
+    10.0,
+    18.0,
+    4,
+)  # margin of a frame around the groups of one kernel, room for its name, boxes in a column
+VIEWS = frozenset(
+    ("alias", "as_strided", "expand", "getitem", "permute", "reshape", "select", "slice", "split", "squeeze", "t")
+    + ("transpose", "unbind", "unsqueeze", "view")
+)
+REFUSALS_DRAWN = 24
 GENERATED = re.compile(r"^(cpp|triton_\w{3})_fused_")
 PHYSICS_OFF = {
     "physics": {"enabled": False},
@@ -56,14 +66,24 @@ class KernelGraph:
 
     network: Network
     frames: list[Frame]
+    height: float  # in pixels at scale 1
 
 
-def kernel_graph(groups: Sequence[Group], flows: Sequence[Flow], lowerings: Sequence[Lowering]) -> KernelGraph:
-    """Boxes for groups, a frame where one kernel runs several, edges as wide as the bytes they carry (logarithmic)."""
+def kernel_graph(
+    groups: Sequence[Group], flows: Sequence[Flow], lowerings: Sequence[Lowering], refused: Sequence[Decision] = ()
+) -> KernelGraph:
+    """Boxes for groups, a frame where one kernel runs several, edges as wide as the bytes they carry (logarithmic).
+
+    `refused`: pairs to join by a dashed line, where they ended in different groups.
+    """
     again = _computed_again(lowerings)
-    boxes = {group.group_id: _lines(group, again.get(group.group_id, ())) for group in groups}
-    sizes = {name: _size(lines) for name, lines in boxes.items()}
     units = _units(groups)
+    boxes = {
+        group.group_id: _lines(group, len(inside) > 1, again.get(group.group_id, ()))
+        for inside in units.values()
+        for group in inside
+    }
+    sizes = {name: _size(lines) for name, lines in boxes.items()}
     unit_of = {group.group_id: unit for unit, inside in units.items() for group in inside}
     unit_sizes = {unit: _unit_size([sizes[g.group_id] for g in inside]) for unit, inside in units.items()}
     centres = layered(unit_sizes, [(unit_of[f.src], unit_of[f.dst]) for f in flows], VIEWPORT)
@@ -76,13 +96,21 @@ def kernel_graph(groups: Sequence[Group], flows: Sequence[Flow], lowerings: Sequ
             network.nodes.append(_node(group, boxes[group.group_id], sizes[group.group_id], place))
         if len(inside) > 1:
             frames.append(_frame(inside[0], unit_sizes[unit], centres[unit]))
-    network.edges.extend(_edges(flows))
-    return KernelGraph(network, frames)
+    network.edges.extend(_edges(flows, {node["id"]: (node["x"], node["y"]) for node in network.nodes}))
+    network.edges.extend(_refusals(refused))
+    bottoms = [centres[unit][1] + unit_sizes[unit][1] / 2 for unit in units]
+    return KernelGraph(network, frames, max(bottoms, default=0.0))
 
 
 def short_kernel(name: str) -> str:
     """A kernel's name without the parts that every kernel bears."""
-    return GENERATED.sub("", name).removeprefix("extern_kernels.").removeprefix("torch.ops.").removesuffix(".default")
+    return (
+        GENERATED.sub("", name)
+        .removeprefix("extern_kernels.")
+        .removeprefix("torch.ops.")
+        .removeprefix("aten.")
+        .removesuffix(".default")
+    )
 
 
 def _computed_again(lowerings: Sequence[Lowering]) -> dict[str, tuple[str, ...]]:
@@ -95,9 +123,20 @@ def _computed_again(lowerings: Sequence[Lowering]) -> dict[str, tuple[str, ...]]
     return found
 
 
-def _lines(group: Group, again: Sequence[str]) -> tuple[str, ...]:
-    """Text in a box: what it is, how much it does, and what lowering inlined into it."""
-    name = short_kernel(group.kernel) if group.kernel else ", ".join(group.targets) or group.group_id
+def operators(group: Group) -> str:
+    """What a group computes, by operator and without views; the middle goes first where it is long."""
+    names = [operator(target) for target in group.targets]
+    return ", ".join(dict.fromkeys([name for name in names if name not in VIEWS] or names)) or group.group_id
+
+
+def operator(target: str) -> str:
+    """`add` for aten.add.Tensor, `getitem` for <built-in function getitem>."""
+    return target.removeprefix("<built-in function ").removesuffix(">").removeprefix("aten.").split(".")[0]
+
+
+def _lines(group: Group, framed: bool, again: Sequence[str]) -> tuple[str, ...]:
+    """Text in a box: its kernel (inside a frame: its operators), how much it does, and what lowering inlined into it."""
+    name = operators(group) if framed or group.kernel is None else short_kernel(group.kernel)
     moved = (group.bytes_read or 0) + (group.bytes_written or 0)
     facts = style.plural(len(group.ops), "op") + (f" · {style.size(moved)}" if moved else "")
     inlined = (style.short(f"inlined: {', '.join(again)}", LABEL_LENGTH),) if again else ()
@@ -117,28 +156,45 @@ def _units(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def _unit_size(sizes: Sequence[Size]) -> Size:
-    """A single box as it is; several stacked inside a frame."""
+    """A single box as it is; several as a grid inside a frame."""
     if len(sizes) == 1:
         return sizes[0]
-    return max(w for w, _ in sizes) + 2 * FRAME, sum(h + FRAME for _, h in sizes) + FRAME + FRAME_TITLE
+    columns = _grid(sizes)
+    width = sum(max(w for w, _ in column) + FRAME for column in columns) + FRAME
+    return width, max(sum(h + FRAME for _, h in column) for column in columns) + FRAME + FRAME_TITLE
+
+
+def _grid(sizes: Sequence[Size]) -> list[Sequence[Size]]:
+    """Columns of a frame, filled from top to bottom."""
+    rows = math.ceil(len(sizes) / math.ceil(len(sizes) / FRAME_ROWS))
+    return [sizes[start : start + rows] for start in range(0, len(sizes), rows)]
 
 
 def _stack(sizes: Sequence[Size], centre: Point) -> list[Point]:
-    """Centres of the boxes of a unit, one below the other."""
+    """Centres of the boxes of a unit."""
     if len(sizes) == 1:
         return [centre]
-    x, y = centre
-    top = y - _unit_size(sizes)[1] / 2 + FRAME_TITLE + FRAME
+    width, height = _unit_size(sizes)
+    left, top = centre[0] - width / 2 + FRAME, centre[1] - height / 2 + FRAME_TITLE + FRAME
     places = []
-    for _, height in sizes:
-        places.append((x, top + height / 2))
-        top += height + FRAME
+    for column in _grid(sizes):
+        breadth, y = max(w for w, _ in column), top
+        for _, high in column:
+            places.append((left + breadth / 2, y + high / 2))
+            y += high + FRAME
+        left += breadth + FRAME
     return places
 
 
 def _frame(group: Group, size: Size, centre: Point) -> Frame:
     (width, height), (x, y) = size, centre
-    return Frame(style.short(short_kernel(group.kernel or ""), int(width / CHARACTER)), x - width / 2, y - height / 2, width, height)
+    return Frame(
+        style.short(short_kernel(group.kernel or ""), int(width / CHARACTER)),
+        x - width / 2,
+        y - height / 2,
+        width,
+        height,
+    )
 
 
 def _node(group: Group, lines: tuple[str, ...], size: Size, place: Point) -> dict[str, Any]:
@@ -169,7 +225,7 @@ def _tooltip(group: Group) -> str:
     return "\n".join([*facts, "computed again in the backward pass"] if group.recomputed else facts)
 
 
-def _edges(flows: Sequence[Flow]) -> list[dict[str, Any]]:
+def _edges(flows: Sequence[Flow], places: Mapping[str, Point]) -> list[dict[str, Any]]:
     most = max((flow.bytes or 0 for flow in flows), default=0)
     return [
         {
@@ -178,9 +234,37 @@ def _edges(flows: Sequence[Flow]) -> list[dict[str, Any]]:
             "to": flow.dst,
             "width": _edge_width(flow.bytes, most),
             "title": f"{', '.join(flow.buffers)}\n{style.size(flow.bytes)}",
+            "color": {"opacity": 0.5 if _near(places[flow.src], places[flow.dst]) else 0.16},
         }
         for flow in flows
     ]
+
+
+def _refusals(refused: Sequence[Decision]) -> list[dict[str, Any]]:
+    """One dashed line per pair of groups, with the reason of its largest refusal."""
+    largest: dict[tuple[str, str], Decision] = {}
+    for decision in sorted(refused, key=lambda decision: -(decision.shared_bytes or 0)):
+        for a, b in product(decision.a_groups, decision.b_groups):
+            if a != b and (b, a) not in largest:
+                largest.setdefault((a, b), decision)
+    return [
+        {
+            "id": f"refused {a} {b}",
+            "from": a,
+            "to": b,
+            "dashes": [5, 4],
+            "width": 1.5,
+            "arrows": {"to": {"enabled": False}},
+            "color": {"color": style.LOSS, "highlight": style.LOSS, "hover": style.LOSS, "opacity": 0.9},
+            "title": f"refused: {decision.reason or 'torch gave no reason'}\n{style.size(decision.shared_bytes)} shared",
+        }
+        for (a, b), decision in list(largest.items())[:REFUSALS_DRAWN]
+    ]
+
+
+def _near(src: Point, dst: Point) -> bool:
+    """Whether an edge stays inside a column: those that run across the picture are drawn fainter."""
+    return abs(dst[0] - src[0]) < 260 and dst[1] > src[1]
 
 
 def _edge_width(count: int | None, most: int) -> float:

@@ -55,7 +55,9 @@ def layered(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]], viewpor
     heights = [0.0] * len(layers.ranks)
     for name, r in zip(names, rank, strict=True):
         heights[r] = max(heights[r], sizes[name][1])
-    return _fold(sizes, {name: x[i] for name, i in number.items()}, dict(zip(names, rank, strict=True)), heights, viewport)
+    return _fold(
+        sizes, {name: x[i] for name, i in number.items()}, dict(zip(names, rank, strict=True)), heights, viewport
+    )
 
 
 def _ranks(count: int, pairs: list[tuple[int, int]]) -> list[int]:
@@ -204,6 +206,7 @@ def _columns(
         shifts.append(reached - lo if hi >= lo else reached)
         reached += hi - lo + GAP_COLUMN if hi >= lo else 0.0
     height = max(
-        sum(bottom - top for top, bottom, c in zip(tops, tops[1:], columns, strict=False) if c == column) for column in set(columns)
+        sum(bottom - top for top, bottom, c in zip(tops, tops[1:], columns, strict=False) if c == column)
+        for column in set(columns)
     )
     return _Folding(reached - GAP_COLUMN, height - GAP_Y, columns, shifts)

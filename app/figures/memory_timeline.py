@@ -30,10 +30,10 @@ def plan_figure(points: Sequence[Point], lifetimes: Sequence[Lifetime], peak: in
     for category in style.MEMORY_COLOURS:
         inside = [life for life in drawn if life.category == category]
         if inside:
-            figure.add_trace(_rectangles(category, inside, offsets, end, points[0].step), row=2, col=1)
+            figure.add_trace(_rectangles(category, inside, offsets, end), row=2, col=1)
     top = max((offsets[life.buffer] + (life.bytes or 0) for life in drawn), default=1)
-    _byte_axis(figure, max(point.live_bytes for point in points), row=1)
-    _byte_axis(figure, top, row=2)
+    _byte_axis(figure, max(point.live_bytes for point in points), min(point.live_bytes for point in points), row=1)
+    _byte_axis(figure, top, 0, row=2)
     for row, title in ((1, "live bytes after each step"), (2, "buffers, as high as they are large")):
         _title(figure, row, title)
     _mark(figure, points, peak, step)
@@ -51,10 +51,15 @@ def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) 
     peak = max(points, key=lambda point: point.live_bytes)
     figure.add_trace(
         go.Scatter(
-            x=[peak.step], y=[peak.live_bytes], mode="markers", marker={"color": PEAK, "size": 7}, hoverinfo="skip", showlegend=False
+            x=[peak.step],
+            y=[peak.live_bytes],
+            mode="markers",
+            marker={"color": PEAK, "size": 7},
+            hoverinfo="skip",
+            showlegend=False,
         )
     )
-    _byte_axis(figure, most)
+    _byte_axis(figure, most, min(point.live_bytes for point in points))
     figure.update_xaxes(title_text=x_title, title_standoff=4, showgrid=False, zeroline=False)
     return _framed(figure, 210)
 
@@ -69,7 +74,9 @@ def pack(lifetimes: Sequence[Lifetime], end: int) -> dict[str, int]:
     heights = {root: max(b.bytes or 0 for b in chain) for root, chain in chains.items()}
     placed: list[tuple[int, int, int, int]] = []  # start, stop, bottom, top
     offsets: dict[str, int] = {}
-    for root in sorted(chains, key=lambda root: (-heights[root] * (spans[root][1] - spans[root][0]), spans[root], root)):
+    for root in sorted(
+        chains, key=lambda root: (-heights[root] * (spans[root][1] - spans[root][0]), spans[root], root)
+    ):
         start, stop = spans[root]
         bottom = _lowest([(lo, hi) for begin, until, lo, hi in placed if begin < stop and start < until], heights[root])
         placed.append((start, stop, bottom, bottom + heights[root]))
@@ -100,7 +107,8 @@ def _chains(lifetimes: Sequence[Lifetime]) -> dict[str, list[Lifetime]]:
 
 
 def _planned(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
-    return [life for life in lifetimes if life.allocated_at is not None and life.bytes]
+    """Buffers that the call allocates or frees; the inputs and weights that it leaves alone would only fill the picture."""
+    return [life for life in lifetimes if life.bytes and not (life.at_entry and life.freed_at is None)]
 
 
 def _start(life: Lifetime) -> int:
@@ -115,7 +123,10 @@ def _area(points: Sequence[Point], end: int, colour: str) -> go.Scatter:
     """Live bytes as a filled step line that holds each value until the next step."""
     steps = [point.step for point in points] + [end]
     values = [point.live_bytes for point in points]
-    texts = [f"step {p.step}: {style.size(p.live_bytes)} ({style.number(p.live_bytes)} B)<br>{_safe(p.label)}" for p in points]
+    texts = [
+        f"step {p.step}: {style.size(p.live_bytes)} ({style.number(p.live_bytes)} B)<br>{_safe(p.label)}"
+        for p in points
+    ]
     return go.Scatter(
         x=steps,
         y=[*values, values[-1]],
@@ -130,7 +141,7 @@ def _area(points: Sequence[Point], end: int, colour: str) -> go.Scatter:
     )
 
 
-def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int], end: int, first: int) -> go.Bar:
+def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int], end: int) -> go.Bar:
     colour = style.MEMORY_COLOURS[category]
     heights = [life.bytes or 0 for life in lives]
     return go.Bar(
@@ -143,7 +154,6 @@ def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int
         textposition="inside",
         insidetextanchor="middle",
         insidetextfont={"color": "#111111", "size": 11},
-        constraintext="both",
         textangle=0,
         customdata=[[_start(life)] for life in lives],
         hovertext=[_story(life) for life in lives],
@@ -158,10 +168,11 @@ def _story(life: Lifetime) -> str:
     until = "outlives the call" if life.freed_at is None else f"freed at step {life.freed_at}"
     lines = [
         f"{life.buffer} · {style.size(life.bytes)} · {life.category}",
-        ", ".join(life.ops),
+        f"holds {life.ops[0]}" if life.ops else "",
         life.kernel or "",
         f"{style.source_line(life.file, life.line)} {(life.source_text or '').strip()}" if life.file else "",
-        f"allocated at step {life.allocated_at}, last used at {style.number(life.last_use)}, {until}",
+        ("there at entry" if life.at_entry else f"allocated at step {life.allocated_at}")
+        + f", last used at {style.number(life.last_use)}, {until}",
         f"takes over the memory of {life.reuses}" if life.reuses else "",
     ]
     return "<br>".join(_safe(line) for line in lines if line)
@@ -188,23 +199,27 @@ def _title(figure: go.Figure, row: int, text: str) -> None:
     )  # fmt: skip
 
 
-def _byte_axis(figure: go.Figure, most: int, row: int | None = None) -> None:
-    ticks = byte_ticks(most)
+def _byte_axis(figure: go.Figure, most: int, least: int, row: int | None = None) -> None:
+    """`least` is below zero where a call frees what was there at its entry."""
+    ticks = byte_ticks(most, min(least, 0))
+    room = 0.12 * max(most - min(least, 0), 1)
     figure.update_yaxes(
-        tickvals=ticks, ticktext=[style.size(tick) for tick in ticks], range=[0, max(most, 1) * 1.12], zeroline=False, row=row, col=None if row is None else 1,
+        tickvals=ticks, ticktext=[style.size(tick) for tick in ticks], range=[least - room if least < 0 else 0, most + room],
+        zeroline=least < 0, row=row, col=None if row is None else 1,
     )  # fmt: skip
 
 
-def byte_ticks(most: int) -> list[int]:
-    """Three to six multiples of a power of two up to `most` bytes."""
-    step = 2 ** max(0, math.ceil(math.log2(max(most, 1) / 5)))
-    return list(range(0, most + 1, step))
+def byte_ticks(most: int, least: int = 0) -> list[int]:
+    """Three to seven multiples of a power of two from `least` to `most` bytes."""
+    step = 2 ** max(0, math.ceil(math.log2(max(most - least, 1) / 5)))
+    return list(range(-(-least // step) * step, most + 1, step))
 
 
 def _framed(figure: go.Figure, height: int) -> go.Figure:
     figure.update_layout(
         height=height, margin={"l": 0, "r": 8, "t": 22, "b": 0}, barmode="overlay", bargap=0, hovermode="closest", uirevision="kept",
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}, dragmode="zoom",
+        uniformtext={"minsize": 9, "mode": "hide"},
     )  # fmt: skip
     return figure
 

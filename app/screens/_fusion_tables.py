@@ -6,7 +6,7 @@ import streamlit as st
 
 from fusionscope.app import style
 from fusionscope.app.screens._absence import absence
-from fusionscope.app.screens._inspector import outcome, scores
+from fusionscope.app.screens._inspector import computed, outcome, scores
 from fusionscope.app.table import table
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering
 from fusionscope.storage.queries.runs import RunSummary
@@ -18,28 +18,33 @@ def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
     """Producers with several users: inlined or realized."""
     style.section("Decided at lowering, before the scheduler", "lowering")
     if not lowerings:
-        absence(run, ("realize",), "No producer in this graph was considered for sharing among several users.", "lowering")
+        absence(
+            run, ("realize",), "No producer in this graph was considered for sharing among several users.", "lowering"
+        )
         return
     rows = [
         {
             "producer": low.node,
             "decision": outcome(low),
-            "reason": low.reason,
-            "operator": low.target,
-            "reads": low.reads,
-            "operations": low.opcount,
-            "limits": low.threshold,
             "buffer": low.bytes,
-            "groups": ", ".join(low.groups),
             "source": style.source_line(low.file, low.line),
             "line": (low.source_text or "").strip(),
+            "reason": low.reason or low.threshold,
+            "groups": ", ".join(low.groups),
+            "reads": low.reads,
+            "operations": low.opcount,
         }
         for low in lowerings
     ]
-    table(rows, {"reads": style.number, "operations": style.number, "buffer": style.size}, key="lowering")
+    table(
+        rows,
+        {"reads": style.number, "operations": style.number, "buffer": style.size},
+        key="lowering",
+        config={"line": {"width": 240}, "reason": {"width": 420}},
+    )
     style.note(
-        "A producer with several users is given a buffer (realized) or repeated in each user (inlined) by "
-        "StorageBox.should_realize_on_reuse. buffer: the bytes of the buffer that was made, or was not.",
+        "A producer that is used more than once (by several users, or again and again by one that broadcasts it) is given a buffer or "
+        "inlined in each use: StorageBox.should_realize_on_reuse decides. buffer: what was allocated, or was spared.",
         "lowering",
     )
 
@@ -72,13 +77,21 @@ def ledger(decisions: list[Decision], run: RunSummary) -> None:
 FORMATS = {"shared": style.size} | dict.fromkeys(("taken", "round", "ms apart", "ms fused"), style.number)
 WIDTHS = {
     name: {"width": width}
-    for name, width in (("a computes", 190), ("b computes", 190), ("reason", 300), ("refused by", 230), ("score", 300))
+    for name, width in (
+        ("a", 84),
+        ("b", 84),
+        ("a computes", 190),
+        ("b computes", 190),
+        ("reason", 300),
+        ("refused by", 230),
+        ("score", 300),
+    )
 }
 
 
 def _fits(decision: Decision, verdicts: list[str], directions: list[str], words: str | None) -> bool:
     text = " ".join(
-        filter(None, (decision.a, decision.b, decision.a_ops, decision.b_ops, decision.reason, decision.refused_by))
+        filter(None, (decision.a, decision.b, *decision.a_ops, *decision.b_ops, decision.reason, decision.refused_by))
     )
     return (
         (not verdicts or decision.verdict in verdicts)
@@ -91,16 +104,16 @@ def _row(decision: Decision) -> dict[str, object]:
     row: dict[str, object] = {
         "verdict": decision.verdict,
         "shared": decision.shared_bytes,
-        "a computes": decision.a_ops,
-        "b computes": decision.b_ops,
+        "a": decision.a,
+        "a computes": computed(decision.a_ops),
+        "b": decision.b,
+        "b computes": computed(decision.b_ops),
         "reason": decision.reason or ("torch gave no reason" if decision.verdict == "refused" else None),
         "refused by": decision.refused_by,
         "direction": decision.direction,
         "round": decision.round,
         "score": scores(decision) or None,
         "taken": decision.order_taken,
-        "a": decision.a,
-        "b": decision.b,
         "became": decision.result,
     }
     if decision.ms_before is not None or decision.ms_after is not None:
@@ -126,7 +139,7 @@ def group_table(groups: list[Group], graph_id: str) -> None:
         }
         for g in groups
     ]
-    formats = {"reads": style.size, "writes": style.size}
+    formats = {"reads": style.size, "writes": style.size, "call": style.number}
     chosen = table(rows, formats, key=f"groups-{graph_id}", choose=True, config={"computes": {"width": 420}})
     style.note("The picture above as a table, in schedule order. Click a row to see it there.", "groups")
     if chosen is not None and st.session_state.get(f"shown-{graph_id}") != chosen:

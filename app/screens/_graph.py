@@ -17,7 +17,9 @@ def choose_graph(run: RunSummary) -> DecidedGraph:
         style.not_recorded(data.why_missing(run, "inductor_graph", "trace_stream"))
         st.stop()
     asked = st.query_params.get("graph", "")
-    shown = known.get(asked) or max(known.values(), key=lambda graph: graph.direction != "backward" and graph.scheduler_nodes)
+    shown = known.get(asked) or max(
+        known.values(), key=lambda graph: graph.direction != "backward" and graph.scheduler_nodes
+    )
     frames: dict[str, list[DecidedGraph]] = {}
     for graph in known.values():
         frames.setdefault(graph.compile_id, []).append(graph)

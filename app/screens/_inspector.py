@@ -36,7 +36,13 @@ def inspector(run_id: str, graph_id: str, group: Group) -> None:
 def _node(run_id: str, graph_id: str, group: Group) -> None:
     members = data.ask(fusion.members, run_id, graph_id, group.group_id)
     rows = [
-        {"node": m.ir_node, "kind": m.kind, "reads": m.bytes_read, "writes": m.bytes_written, "ops": ", ".join(m.origins)}
+        {
+            "node": m.ir_node,
+            "kind": m.kind,
+            "reads": m.bytes_read,
+            "writes": m.bytes_written,
+            "ops": computed(m.origins),
+        }
         for m in members
     ]
     table(rows, {"reads": style.size, "writes": style.size}, key="members")
@@ -48,7 +54,9 @@ def _node(run_id: str, graph_id: str, group: Group) -> None:
 def _why(run_id: str, graph_id: str, group: Group) -> None:
     lowerings = [low for low in data.ask(fusion.lowerings, run_id, graph_id) if group.group_id in low.groups]
     decisions = [
-        d for d in data.ask(fusion.decisions, run_id, graph_id) if group.group_id in d.a_groups or group.group_id in d.b_groups
+        d
+        for d in data.ask(fusion.decisions, run_id, graph_id)
+        if group.group_id in d.a_groups or group.group_id in d.b_groups
     ]
     if not lowerings and not decisions:
         style.note("No pair with this group was tested, and no producer in it had several users.", "no-decision")
@@ -87,8 +95,13 @@ def _reasons(decision: Decision) -> list[str]:
     reason = decision.reason or words.get(decision.verdict, "torch gave no reason")
     said = [f"{reason} ({decision.refused_by})" if reason and decision.refused_by else reason or ""]
     where = f"round {decision.round}, {decision.direction}"
-    ops = f"{style.short(decision.a_ops, 60)} | {style.short(decision.b_ops, 60)}"
+    ops = f"{computed(decision.a_ops)} | {computed(decision.b_ops)}"
     return [*filter(None, said), ops, where, *filter(None, [scores(decision)])]
+
+
+def computed(ops: tuple[str, ...], shown: int = 3) -> str:
+    """The last FX nodes of a side, which are what it hands on; how many went before."""
+    return (f"{len(ops) - shown} more, " if len(ops) > shown else "") + ", ".join(ops[-shown:])
 
 
 def scores(decision: Decision) -> str:
@@ -108,8 +121,8 @@ def scores(decision: Decision) -> str:
 def outcome(lowering: Lowering) -> str:
     """What lowering decided, in a few words."""
     if lowering.realized:
-        return f"realized, one buffer for {style.plural(lowering.users, 'user')}"
-    return f"inlined, computed once in each of {style.plural(lowering.users, 'user')}"
+        return f"realized: one buffer for {style.plural(lowering.users, 'use')}"
+    return f"inlined: computed again for each of {style.plural(lowering.users, 'use')}"
 
 
 def lowering_reason(lowering: Lowering) -> str:
@@ -119,7 +132,9 @@ def lowering_reason(lowering: Lowering) -> str:
         None if lowering.reads is None else f"reads {style.plural(lowering.reads, 'buffer')}",
         None if lowering.opcount is None else style.plural(lowering.opcount, "operation"),
         lowering.threshold and f"limits: {lowering.threshold}",
-        None if lowering.bytes is None else f"{style.size(lowering.bytes)} {'made' if lowering.realized else 'not stored'}",
+        None
+        if lowering.bytes is None
+        else f"{style.size(lowering.bytes)} {'made' if lowering.realized else 'not stored'}",
     ]
     return "; ".join(filter(None, facts))
 

@@ -53,6 +53,14 @@ def row(measurements: list[Measurement], metric: str) -> dict[str, str]:
     }
 
 
+def methods(measurements: list[Measurement]) -> list[str]:
+    """How each quantity was measured, in a line; said once where both variants were measured alike."""
+    variants: dict[tuple[str, str], list[str]] = {}
+    for m in measurements:
+        variants.setdefault((metric_of(m.metric, m.unit).title, m.method), []).append(m.variant)
+    return [f"{title}, {' and '.join(names)}: {method}." for (title, method), names in variants.items()]
+
+
 def timings(title: str, rows: list[KernelTiming], total_us: float | None) -> None:
     """What took longest in one variant."""
     style.section(title, title)
@@ -61,7 +69,7 @@ def timings(title: str, rows: list[KernelTiming], total_us: float | None) -> Non
         return
     listed = [
         {
-            "kernel or operator": style.short(t.name, 52),
+            "kernel or operator": style.short(t.name, 40),
             "calls": t.calls,
             "one call": t.median_us,
             "per model call": t.total_us,
@@ -75,14 +83,15 @@ def timings(title: str, rows: list[KernelTiming], total_us: float | None) -> Non
         "per model call": style.duration,
         "share": style.percent,
     }
-    table(listed, formats, key=f"timings-table-{title}")
+    names = {"kernel or operator": st.column_config.TextColumn(width=260)}
+    table(listed, formats, key=f"timings-table-{title}", config=names)
     rest = f"; {style.plural(len(rows) - TOP, 'more row')} not shown" if len(rows) > TOP else ""
     style.note(f"{'; '.join(sorted({t.method for t in rows}))}. Share is of the sum of all rows{rest}.", f"how-{title}")
 
 
 run = data.current_run()
 measurements = data.ask(compare.measurements, run.run_id)
-style.heading("Eager vs compiled", f"{run.name} · {style.about(run)}")
+style.heading("Eager vs compiled", style.about(run))
 if not measurements:
     style.sentence("Nothing was measured in this run, so compiled cannot be compared with eager.")
     style.not_recorded(run.status_reason or "the run was recorded without measuring")
@@ -110,12 +119,17 @@ table(
         {
             "quantity": metric_of(m.metric, m.unit).title,
             "variant": m.variant,
-            "median": f"{m.median:,.10g} {m.unit}",
+            "median": m.median,
+            "p10": m.p10,
+            "p90": m.p90,
+            "unit": m.unit,
             "samples": m.samples,
-            "thrown away": f"{m.discarded}: {m.reason}" if m.discarded else "0",
-            "method": m.method,
+            "thrown away": m.discarded,
+            "because": m.reason or "",
         }
         for m in measurements
     ],
+    dict.fromkeys(("median", "p10", "p90"), "{:,.10g}".format),
     key="methods",
 )
+style.note("\n".join(methods(measurements)), "methods")

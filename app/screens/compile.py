@@ -5,16 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from fusionscope.app import data, style
-from fusionscope.app.figures.phases import phases_figure
+from fusionscope.app.figures.phases import icicle_figure, stages_figure
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.table import table
 from fusionscope.app.words import compiled_work
 from fusionscope.storage.queries import compile, overview
 from fusionscope.storage.queries.runs import RunSummary
-from fusionscope.storage.records import CacheEvent, Compile, Counter, GraphBreak, Guard, Recompile
+from fusionscope.storage.records import CacheEvent, Compile, CompilePhase, Counter, GraphBreak, Guard, Recompile
 
 TRACE = ("trace_stream",)  # the hook that reads torch's structured trace
-BANDS = 8  # compiles drawn; the table lists all
+ROWS = 24  # compiles drawn; the table lists all
+HOW = "torch's own compile events; each lies under the one it is part of. Some run in parallel: do not add bars."
 
 
 def answer(run: RunSummary, compiles: list[Compile], spent_s: float | None) -> str:
@@ -50,20 +51,33 @@ def compile_row(c: Compile) -> dict[str, object]:
 
 
 def picture(run: RunSummary, compiles: list[Compile]) -> None:
-    """Phases of the longest compiles."""
+    """A row of stages per compile where there are several, and all phases of the chosen one."""
     phases = data.ask(compile.phases, run.run_id)
     style.section("Where the time went", "phases")
-    if not phases:
+    longest = sorted(compiles, key=lambda c: -(c.duration_s or 0.0))[:ROWS]
+    timed = [c for c in compiles if c in longest and any(p.compile_id == c.compile_id for p in phases)]
+    if not timed:
         style.not_recorded(data.why_missing(run, *TRACE), "phases")
         return
-    longest = sorted(compiles, key=lambda c: -(c.duration_s or 0.0))[:BANDS]
-    figure, hidden = phases_figure([c for c in compiles if c in longest], phases)
+    if len(timed) > 1:
+        st.plotly_chart(stages_figure(timed, phases), config=style.PLOT, key="stages")
+        rest = f" The {len(compiles) - ROWS} shorter ones are left out." if len(compiles) > ROWS else ""
+        style.note(f"The stage at work is that of torch's innermost compile event at that time.{rest}", "stages")
+    icicle(timed, longest[0], phases)
+
+
+def icicle(timed: list[Compile], longest: Compile, phases: list[CompilePhase]) -> None:
+    """Phases of one compile, at first the longest."""
+    names = {c.compile_id: f"{c.compile_id} · {c.function}" for c in timed}
+    chosen: str = longest.compile_id
+    if len(timed) > 1:
+        index = list(names).index(longest.compile_id)
+        chosen = st.selectbox("Compile", list(names), index, format_func=names.__getitem__, key="compile", width=420)
+    figure, hidden = icicle_figure([p for p in phases if p.compile_id == chosen])
+    figure.update_layout(showlegend=len(timed) == 1)  # else the rows above have the legend
     st.plotly_chart(figure, config=style.PLOT, key="phases")
-    left_out = [f"{style.plural(hidden, 'phase')} too short to draw"] if hidden else []
-    left_out += [f"the {len(compiles) - BANDS} shorter compiles"] if len(compiles) > BANDS else []
-    rest = f" Left out: {' and '.join(left_out)}." if left_out else ""
-    how = "torch's own compile events. A phase lies under the one it is part of; some run in parallel: do not add bars."
-    style.note(how + rest, "phases")
+    rest = f" {style.plural(hidden, 'phase')} too short to draw." if hidden else ""
+    style.note(f"{HOW}{rest}", "phases")
 
 
 def breaks_table(breaks: list[GraphBreak]) -> None:
@@ -101,8 +115,7 @@ def recompiles_table(recompiles: list[Recompile]) -> None:
         for r in recompiles
     ]
     chosen = recompiles[table(rows, {"times": style.number, "limit": style.number}, key="recompiles", choose=True) or 0]
-    text = "\n".join(filter(None, (chosen.guard, chosen.reason)))
-    if text:
+    if text := chosen.reason or chosen.guard:
         st.code(text, language=None, wrap_lines=True)
 
 
@@ -154,7 +167,7 @@ def graphs_panel(run: RunSummary) -> None:
     if not graphs:
         style.not_recorded(data.why_missing(run, *TRACE, "inductor_graph"), "graphs")
         return
-    names = {g.graph_id: f"{g.graph_id} · {style.plural(g.nodes, 'node')}" for g in graphs}
+    names = {g.graph_id: g.graph_id + (f" · {style.plural(g.nodes, 'node')}" if g.nodes else "") for g in graphs}
     left, right = st.columns([1, 1], vertical_alignment="bottom")
     with left:
         graph_id = st.selectbox("Graph", list(names), format_func=names.__getitem__, key="graph", bind="query-params")
@@ -172,7 +185,7 @@ def graphs_panel(run: RunSummary) -> None:
 
 run = data.current_run()
 compiles = data.ask(compile.compiles, run.run_id)
-style.heading("Compile", f"{run.name} · {style.about(run)}")
+style.heading("Compile", style.about(run))
 style.sentence(answer(run, compiles, data.ask(overview.compile_seconds, run.run_id)))
 if not compiles:
     style.not_recorded(data.why_missing(run, *TRACE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fusionscope.app import data, style
-from fusionscope.app.components.canvas import canvas
+from fusionscope.app.components.canvas import View, canvas
 from fusionscope.app.figures.dag import KernelGraph, kernel_graph
 from fusionscope.app.screens import _fusion_tables as tables
 from fusionscope.app.screens._graph import choose_graph
@@ -22,34 +22,48 @@ def opening(counts: FusionCounts) -> str:
     if counts.refused:
         most = counts.largest_refused_bytes
         shared = f" (the largest shared {style.size(most)})" if most else ""
-        parts.append(f"{style.plural(counts.refused, 'pair')} {'was' if counts.refused == 1 else 'were'} refused{shared}")
+        parts.append(f"{style.plural(counts.refused, 'pair')} {_were(counts.refused)} refused{shared}")
     if counts.duplicated:
-        parts.append(f"{style.plural(counts.duplicated, 'producer')} inlined into several users at lowering")
+        parts.append(
+            f"{style.plural(counts.duplicated, 'producer')} used more than once {_were(counts.duplicated)} inlined at lowering"
+        )
     return "; ".join(parts) + "."
 
 
-def found(groups: list[Group], words: str) -> set[str] | None:
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def found(groups: list[Group], words: str | None) -> tuple[str, ...] | None:
     """Groups whose kernel, operators or names contain the words; None without words."""
-    if not words.strip():
+    wanted = (words or "").strip().lower()
+    if not wanted:
         return None
-    return {
+    return tuple(
         group.group_id
         for group in groups
-        if words.strip().lower() in " ".join((group.group_id, group.kernel or "", *group.ops, *group.targets)).lower()
-    }
+        if wanted in " ".join((group.group_id, group.kernel or "", *group.ops, *group.targets)).lower()
+    )
+
+
+def view(groups: list[Group], token: str, words: str | None) -> View:
+    """The canvas on the group that the URL names, else on the one with most in it."""
+    asked = st.query_params.get("node")
+    names = {group.group_id for group in groups}
+    most = max(groups, key=lambda group: (len(group.members), len(group.ops)))
+    turn = st.session_state["turn"] = st.session_state.get("turn", 0) + 1
+    return View(token, turn, asked if asked in names else most.group_id, asked in names, found(groups, words))
 
 
 @st.fragment
-def picture(
-    run_id: str, graph_id: str, drawn: KernelGraph, groups: list[Group], focus: str, turn: int, matches: set[str] | None
-) -> None:
+def picture(run_id: str, graph_id: str, groups: list[Group], drawn: KernelGraph, view: View) -> None:
     """Canvas and inspector; a click reruns only this."""
     left, right = st.columns([2.7, 1], gap="small")
     with left:
-        clicked = canvas(drawn, token=f"{run_id} {graph_id}", turn=turn, focus=focus, matches=matches, key="kernel-graph")
+        clicked = canvas(drawn, view, key="kernel-graph")
     if clicked:
         st.query_params["node"] = clicked
-    chosen = st.query_params.get("node", focus)
+    chosen = st.query_params.get("node", view.focus)
     with right:
         inspector(run_id, graph_id, next((group for group in groups if group.group_id == chosen), groups[0]))
 
@@ -59,6 +73,7 @@ style.heading("Fusion", style.about(run))
 headline = st.container()
 with st.container(horizontal=True, vertical_alignment="bottom"):
     graph = choose_graph(run)
+    with_refused = st.toggle("Refused pairs", key="refused", bind="query-params")
     words = st.text_input("Search", key="search", placeholder="kernel, operator, node", bind="query-params", width=260)
 groups = data.ask(fusion.groups, run.run_id, graph.graph_id)
 if not groups:
@@ -70,15 +85,15 @@ flows = data.ask(fusion.flows, run.run_id, graph.graph_id)
 lowerings = data.ask(fusion.lowerings, run.run_id, graph.graph_id)
 with headline:
     style.sentence(opening(counts))
-largest = max(groups, key=lambda group: (len(group.ops), group.bytes_written or 0))
-focus = st.query_params.get("node", largest.group_id)
-turn = st.session_state["turn"] = st.session_state.get("turn", 0) + 1
-picture(run.run_id, graph.graph_id, kernel_graph(groups, flows, lowerings), groups, focus, turn, found(groups, words))
+decisions = data.ask(fusion.decisions, run.run_id, graph.graph_id)
+refused = [pair for pair in decisions if with_refused and pair.verdict == "refused" and pair.shared_bytes]
+drawn = kernel_graph(groups, flows, lowerings, refused)
+picture(run.run_id, graph.graph_id, groups, drawn, view(groups, f"{run.run_id} {graph.graph_id} {with_refused}", words))
 style.note(
     "A box is a fusion group, in the colour of its heaviest work; a frame holds the groups that one kernel runs. Edges are buffers, "
     "wider with more bytes (logarithmic). Weights and inputs are left out. Traffic in a box is summed over its scheduler nodes.",
     "canvas",
 )
 tables.lowering_table(lowerings, run)
-tables.ledger(data.ask(fusion.decisions, run.run_id, graph.graph_id), run)
+tables.ledger(decisions, run)
 tables.group_table(groups, graph.graph_id)

@@ -8,31 +8,42 @@ from fusionscope.app import data, style
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.table import table
 from fusionscope.storage.queries import fusion, kernels
-from fusionscope.storage.queries.kernels import KernelRow
+from fusionscope.storage.queries.kernels import Call, KernelRow
 from fusionscope.storage.queries.runs import RunSummary
 
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
-FORMATS = {"one call": style.duration, "total": style.duration, "reads": style.size, "writes": style.size, "flops": style.number}
+FORMATS = {
+    "groups": style.number,
+    "ops": style.number,
+    "one call": style.duration,
+    "total": style.duration,
+    "reads": style.size,
+    "writes": style.size,
+    "flops": style.number,
+}
 
 
 def opening(rows: list[KernelRow]) -> str:
     """The sentence of the screen."""
-    calls = sum(row.calls for row in rows)
-    made = sum(row.backend != "extern" for row in rows)
-    library = len(rows) - made
+    kernels = [row for row in rows if row.kernel_id]
+    calls = sum(row.calls for row in kernels)
+    library = sum(row.backend == "extern" for row in kernels)
+    made = len(kernels) - library
     start = f"{style.plural(calls, 'call')} of {style.plural(made, 'generated kernel')} and {style.plural(library, 'library kernel')}"
     timed = [row for row in rows if row.total_us is not None]
     if not timed:
-        heavy = max(rows, key=lambda row: (row.bytes_read or 0) + (row.bytes_written or 0))
+        heavy = max(kernels, key=lambda row: (row.bytes_read or 0) + (row.bytes_written or 0))
         moved = (heavy.bytes_read or 0) + (heavy.bytes_written or 0)
-        return f"{start}; not timed" + (f". {heavy.name} moves the most in one call: {style.size(moved)}." if moved else ".")
+        return f"{start}; not timed" + (
+            f". {heavy.name} moves the most in one call: {style.size(moved)}." if moved else "."
+        )
     total = sum(row.total_us or 0 for row in timed)
     first = 0
     while sum(row.total_us or 0 for row in timed[: first + 1]) < 0.8 * total:
         first += 1
     share = sum(row.total_us or 0 for row in timed[: first + 1]) / total
     verb = "takes" if first == 0 else "take"
-    return f"{start}. {first + 1} of {len(rows)} kernels {verb} {style.percent(share)} of the {style.duration(total)} measured in kernels."
+    return f"{start}. {first + 1} of the {len(timed)} that were timed {verb} {style.percent(share)} of {style.duration(total)}."
 
 
 def line(row: KernelRow, total: float, several: bool) -> dict[str, object]:
@@ -43,7 +54,13 @@ def line(row: KernelRow, total: float, several: bool) -> dict[str, object]:
     if total:
         share = None if row.total_us is None else 100 * row.total_us / total
         shown |= {"share": share, "total": row.total_us, "one call": row.median_us}
-    shown |= {"calls": row.calls, "groups": row.groups, "ops": row.ops, "reads": row.bytes_read, "writes": row.bytes_written}
+    shown |= {
+        "calls": row.calls,
+        "groups": row.groups,
+        "ops": row.ops,
+        "reads": row.bytes_read,
+        "writes": row.bytes_written,
+    }
     if row.flops is not None:
         shown["flops"] = row.flops
     return shown
@@ -51,11 +68,18 @@ def line(row: KernelRow, total: float, several: bool) -> dict[str, object]:
 
 def details(run: RunSummary, row: KernelRow) -> None:
     """Source, operators and calls of one kernel."""
-    with st.container(key="mono-kernel", horizontal=True, vertical_alignment="center"):
-        st.text(row.name)
-        groups = [group for call in data.ask(kernels.calls, run.run_id, row.kernel_id) for group in call.group_ids]
-        if groups:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.code(row.name, language=None, width="content")
+        found = data.ask(kernels.calls, run.run_id, row.kernel_id) if row.kernel_id else []
+        groups = [group for call in found for group in call.group_ids]
+        if groups and row.graph_id:
             style.door("In the fusion graph", "fusion", run.run_id, graph=row.graph_id, node=groups[0])
+    if row.kernel_id is None:
+        style.note(
+            "An operator of torch, timed by its name. The library kernels that call it have rows of their own.",
+            "operator",
+        )
+        return
     source, ops, calls = st.tabs(["Source", "Operators", "Calls"], key="kernel-tabs")
     with source:
         kernel = data.ask(fusion.kernel_source, run.run_id, row.kernel_id)
@@ -66,14 +90,14 @@ def details(run: RunSummary, row: KernelRow) -> None:
         else:
             absence(run, ("kernel_sources",), "Inductor defined no source for this kernel.", "source")
     with ops:
-        operators(run, row)
+        operators(run, row.kernel_id)
     with calls:
-        wrapper_calls(run, row)
+        wrapper_calls(found)
 
 
-def operators(run: RunSummary, row: KernelRow) -> None:
+def operators(run: RunSummary, kernel_id: str) -> None:
     """FX nodes with their lines of the model."""
-    found = data.ask(kernels.ops, run.run_id, row.kernel_id)
+    found = data.ask(kernels.ops, run.run_id, kernel_id)
     if not found:
         absence(run, ("kernel_calls", "inductor_graph"), "No FX node is recorded as an origin of this kernel.", "ops")
         return
@@ -93,9 +117,8 @@ def operators(run: RunSummary, row: KernelRow) -> None:
     table(rows, key="ops")
 
 
-def wrapper_calls(run: RunSummary, row: KernelRow) -> None:
+def wrapper_calls(found: list[Call]) -> None:
     """Calls in the emitted wrapper, each with the groups that it runs."""
-    found = data.ask(kernels.calls, run.run_id, row.kernel_id)
     rows = [
         {
             "call": call.position,
@@ -120,19 +143,35 @@ if not rows:
 style.sentence(opening(rows))
 total = sum(row.total_us or 0 for row in rows)
 chosen = table(
-    [line(row, total, len({row.graph_id for row in rows}) > 1) for row in rows],
+    [line(row, total, len({row.graph_id for row in rows if row.graph_id}) > 1) for row in rows],
     FORMATS,
     key="kernels",
     choose=True,
-    config={"share": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.1f %%"), "kernel": {"width": 340}},
+    config={
+        "share": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.1f %%"),
+        "kernel": {"width": 340},
+    },
 )
 methods = sorted({row.method for row in rows if row.method})
-time = f"total: per call of the model ({'; '.join(methods)})" if methods else "times are not recorded: the run was not measured"
-style.note(f"{time}. Bytes are summed over the scheduler nodes of a kernel's first call. Click a row for its source.", "kernels")
+time = (
+    f"total: per call of the model; one call: the median ({'; '.join(methods)})"
+    if methods
+    else "Times are not recorded: the run was not measured"
+)
+style.note(
+    f"{time}. Bytes are summed over the scheduler nodes of a kernel's first call. Click a row for its source.",
+    "kernels",
+)
 if run.device_kind == "cpu":
     style.note("Registers, spills and occupancy are facts of a GPU: this run is on a CPU.", "cpu")
 if chosen is not None and st.session_state.get("kernel-row") != chosen:
     st.session_state["kernel-row"] = chosen
-    st.query_params["kernel"] = rows[chosen].kernel_id
+    st.query_params["kernel"] = rows[chosen].kernel_id or rows[chosen].name
 asked = st.query_params.get("kernel")
-details(run, next((row for row in rows if row.kernel_id == asked), next((row for row in rows if row.backend != "extern"), rows[0])))
+details(
+    run,
+    next(
+        (row for row in rows if asked in (row.kernel_id, row.name)),
+        next((row for row in rows if row.backend not in ("extern", "operator")), rows[0]),
+    ),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
@@ -16,6 +16,8 @@ from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.memory import Curve, Lifetime, MeasuredPeak, Order
 from fusionscope.storage.queries.runs import RunSummary
 
+UNMEASURED = "the run was not measured"
+WIDTHS = {"line": {"width": 260}, "computed by": {"width": 240}}
 CURVES = (  # basis, variant, title, x axis
     ("estimate", "compiled", "Inductor's estimate", "scheduler step"),
     ("measured", "compiled", "Measured, compiled", "allocation event of the call"),
@@ -33,14 +35,24 @@ def find(curves: Sequence[Curve], basis: str, variant: str) -> Curve | None:
     return next((curve for curve in curves if (curve.basis, curve.variant) == (basis, variant)), None)
 
 
+def by_size(lifetimes: Iterable[Lifetime]) -> list[Lifetime]:
+    """Largest first; those of unknown size last."""
+    return sorted(lifetimes, key=lambda life: -(life.bytes or 0))
+
+
+def total(lifetimes: Iterable[Lifetime]) -> int:
+    """Bytes of buffers, memory that one took over from another counted once for each."""
+    return sum(life.bytes or 0 for life in lifetimes)
+
+
 def opening(plan: Curve, lifetimes: list[Lifetime], compiled: MeasuredPeak | None, alone: bool) -> str:
     """The sentence of the screen."""
-    alive = sorted((life for life in lifetimes if life.alive_at(plan.peak_step)), key=lambda life: -(life.bytes or 0))
+    alive = by_size(life for life in lifetimes if life.alive_at(plan.peak_step) and not life.at_entry)
     where = f"The plan peaks at {style.size(plan.peak_bytes)} at step {plan.peak_step} of {plan.points}"
-    parts = [f"{where}; {style.plural(len(alive), 'buffer')} {'is' if len(alive) == 1 else 'are'} alive"]
+    parts = [f"{where}; {style.plural(len(alive), 'buffer')} of the call {'is' if len(alive) == 1 else 'are'} alive"]
     if alive and alive[0].bytes:
         source = f", {style.source_line(alive[0].file, alive[0].line)}" if alive[0].file else ""
-        ops = f", {style.short(', '.join(alive[0].ops), 40)}" if alive[0].ops else ""
+        ops = f", {alive[0].ops[0]}" if alive[0].ops else ""
         parts[0] += f", the largest {alive[0].buffer} ({style.size(alive[0].bytes)}{ops}{source})"
     if compiled and alone:
         same = compiled.bytes == plan.peak_bytes
@@ -71,12 +83,16 @@ def numbers(run: RunSummary, curves: list[Curve], orders: list[Order], measured:
         for variant in ("compiled", "eager"):
             peak = measured.get(variant)
             remark = style.plural(peak.samples, "sample") if peak else ""
-            number(f"Measured, {variant}", peak.bytes if peak else None, remark, "the run was not measured")
+            number(f"Measured, {variant}", peak.bytes if peak else None, remark, UNMEASURED)
 
 
-def live_set(lifetimes: list[Lifetime], step: int, live_bytes: int | None, run: RunSummary) -> None:
+def live_set(lifetimes: list[Lifetime], step: int, live_bytes: int) -> None:
     """What is alive after a step, largest first, and whether it adds up to the plan."""
-    alive = sorted((life for life in lifetimes if life.alive_at(step)), key=lambda life: -(life.bytes or 0))
+    entry = [life for life in lifetimes if life.at_entry]
+    with_entry = bool(entry) and st.toggle(
+        f"With the {len(entry)} inputs and weights ({style.size(total(entry))})", key="entry"
+    )
+    alive = by_size(life for life in lifetimes if life.alive_at(step) and (with_entry or not life.at_entry))
     if not alive:
         style.note(f"Nothing that the call allocated is alive after step {step}.", "live")
         return
@@ -85,11 +101,11 @@ def live_set(lifetimes: list[Lifetime], step: int, live_bytes: int | None, run: 
             "buffer": life.buffer,
             "bytes": life.bytes,
             "category": life.category,
-            "computed by": life.kernel or "not recorded",
-            "operators": ", ".join(life.ops),
+            "computed by": life.kernel,
+            "holds": life.ops[0] if life.ops else None,
             "source": style.source_line(life.file, life.line),
             "line": (life.source_text or "").strip(),
-            "allocated": life.allocated_at,
+            "allocated": "at entry" if life.at_entry else style.number(life.allocated_at),
             "last use": life.last_use,
             "freed": life.freed_at,
             "shape": "×".join(life.shape) if life.shape is not None else None,
@@ -99,14 +115,18 @@ def live_set(lifetimes: list[Lifetime], step: int, live_bytes: int | None, run: 
         }
         for life in alive
     ]
-    numbers = dict.fromkeys(("allocated", "last use", "freed"), style.number)
-    table(rows, {"bytes": style.size, **numbers}, key="live")
-    total = sum(life.bytes or 0 for life in alive)
-    known = "" if live_bytes is None else f" of the plan's {exact(live_bytes)}"
-    style.note(
-        f"These {style.plural(len(alive), 'buffer')} are {exact(total)}{known}. Steps are lines of the emitted wrapper; freed is empty "
-        "for a buffer that outlives the call. Inputs and weights exist before the call and are not counted.",
-        "live",
+    table(rows, {"bytes": style.size, **dict.fromkeys(("last use", "freed"), style.number)}, key="live", config=WIDTHS)
+    style.note(sum_of(alive, entry, step, live_bytes), "live")
+
+
+def sum_of(alive: list[Lifetime], entry: list[Lifetime], step: int, live_bytes: int) -> str:
+    """How the live set adds up to the plan, which counts from the entry of the call."""
+    made = [life for life in alive if not life.at_entry]
+    released = total(life for life in entry if not life.alive_at(step))
+    less = f", less the {exact(released)} of inputs that it has freed" if released else ""
+    return (
+        f"{style.plural(len(made), 'buffer')} of the call: {exact(total(made))}{less}; the plan says {exact(live_bytes)} above the entry of the "
+        "call. Steps are lines of the emitted wrapper; freed is empty for a buffer that outlives the call."
     )
 
 
@@ -140,23 +160,30 @@ def plan_part(run: RunSummary, graph: DecidedGraph, plan: Curve, lifetimes: list
         st.query_params["step"] = str(chosen)
         st.rerun(scope="fragment")
     style.section("Alive at the peak" if step == plan.peak_step else f"Alive after step {step}", "live")
-    live_set(lifetimes, step, next(point.live_bytes for point in points if point.step == step), run)
+    live_set(lifetimes, step, next(point.live_bytes for point in points if point.step == step))
 
 
 def other_curves(run: RunSummary, graph: DecidedGraph, curves: list[Curve]) -> None:
     """Curves that cannot share the plan's axis, side by side on one scale of bytes."""
-    found = [(title, axis, curve) for basis, variant, title, axis in CURVES if (curve := find(curves, basis, variant))]
-    if not found:
-        return
     style.section("The same memory by other counts", "curves")
-    most = max(curve.peak_bytes for _, _, curve in found)
-    for column, (title, axis, curve) in zip(st.columns(len(found)), found, strict=True):
+    most = max((curve.peak_bytes for curve in curves if curve.basis != "plan"), default=0)
+    for column, (basis, variant, title, axis) in zip(st.columns(len(CURVES)), CURVES, strict=True):
+        curve = find(curves, basis, variant)
         with column:
+            if curve is None:
+                st.text(title)
+                style.not_recorded(
+                    UNMEASURED if basis == "measured" else data.why_missing(run, "inductor_graph"), f"curve-{title}"
+                )
+                continue
             st.text(f"{title}: {style.size(curve.peak_bytes)}{'' if curve.graph_id else ', whole call'}")
             points = data.ask(memory.points, run.run_id, curve.graph_id, curve.basis, curve.variant)
             colour = style.VARIANT_COLOURS[curve.variant]
             st.plotly_chart(
-                curve_figure(points, axis, colour, most), key=f"curve-{title}", config={"displayModeBar": False}, alt=title
+                curve_figure(points, axis, colour, most),
+                key=f"curve-{title}",
+                config={"displayModeBar": False},
+                alt=title,
             )
     style.note(
         "Each curve has its own x axis, and all share the scale of bytes. The estimate counts scheduler steps of this graph, with buffers "
@@ -187,7 +214,15 @@ other_curves(run, graph, curves)
 if orders:
     style.section("Schedule orders that Inductor weighed", "orders")
     table(
-        [{"order": o.method, "estimated peak": o.peak_bytes, "exact": exact(o.peak_bytes), "taken": "taken" if o.chosen else ""} for o in orders],
+        [
+            {
+                "order": o.method,
+                "estimated peak": o.peak_bytes,
+                "exact": exact(o.peak_bytes),
+                "taken": "taken" if o.chosen else "",
+            }
+            for o in orders
+        ],
         {"estimated peak": style.size},
         key="orders",
     )

@@ -22,15 +22,16 @@ def figures(run: RunSummary, measurements: list[Measurement], compile_s: float |
     latency = arrow(run.eager_us, run.compiled_us, style.duration)
     emitted = "none" if run.kernel_calls is None else style.number(run.kernel_calls)
     with st.container(horizontal=True, gap="small"):
-        style.figure("Speed-up", style.ratio(run.speed_up), latency or "not measured", "comparison", run.run_id)
+        noise = ", within noise" if run.within_noise else ""
+        style.figure("Speed-up", style.ratio(run.speed_up), latency + noise or "not measured", "comparison", run.run_id)
         remark = "eager → compiled" if kernels else "calls in emitted code"
         style.figure("Kernels", kernels or emitted, remark, "kernels", run.run_id)
         style.figure("Graph breaks", style.number(run.breaks), "where tracing stopped", "compile", run.run_id)
         style.figure("Recompiles", style.number(run.recompiles), "after a guard failed", "compile", run.run_id)
-        change = style.size_delta(run.eager_peak_bytes, run.compiled_peak_bytes) if peak else "not measured"
-        style.figure("Peak memory", peak or style.MISSING, change, "memory", run.run_id)
-        spent = f"{style.seconds(compile_s)} compiling" if compile_s is not None else "compiles were not timed"
-        style.figure("First call", style.seconds(first), spent, "compile", run.run_id)
+        change = "the same" if run.peak_delta == 0 else style.size_change(run.peak_delta)
+        style.figure("Peak memory", peak or style.MISSING, change if peak else "not measured", "memory", run.run_id)
+        call = "first call not measured" if first is None else f"first call {style.seconds(first)}"
+        style.figure("Compile time", style.seconds(compile_s), call, "compile", run.run_id)
 
 
 def coverage(hooks: list[HookStatus]) -> str:
@@ -42,6 +43,22 @@ def coverage(hooks: list[HookStatus]) -> str:
     rest = [f"{h.hook} {h.state}" + (f" ({h.reason})" if h.reason else "") for h in hooks if h.state != "recorded"]
     seen = f"{len(whole)} of {style.plural(len(hooks), 'hook')} recorded all they saw"
     return f"{seen}, {style.plural(lost, 'observation')} lost{': ' if rest else ''}{'; '.join(rest)}."
+
+
+def hooks_table(hooks: list[HookStatus]) -> None:
+    """The coverage statement, a hook per line."""
+    rows = [
+        {
+            "hook": h.hook,
+            "state": h.state,
+            "recorded": h.recorded,
+            "lost": h.lost,
+            "time in the hook": h.self_s,
+            "reason": h.reason or "",
+        }
+        for h in hooks
+    ]
+    table(rows, {"recorded": style.number, "lost": style.number, "time in the hook": style.seconds}, key="hooks")
 
 
 def environment(run: Run) -> list[dict[str, str]]:
@@ -87,31 +104,19 @@ record = data.ask(overview.run, run.run_id)
 hooks = data.ask(overview.hooks, run.run_id)
 measurements = data.ask(compare.measurements, run.run_id)
 
-style.heading(record.name, style.about(run))
+style.heading("Overview", style.about(run))
 if run.status != "complete":
     reason = run.status_reason or "no reason was recorded"
-    style.notice(f"This run is {run.status}: {reason}. What follows is what was recorded until then.", "status")
+    verb = "failed" if run.status == "failed" else f"is {run.status}"
+    style.notice(f"This run {verb}: {reason.rstrip('.')}. What follows was recorded until then.", "status")
 style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
 
 style.section("What was recorded", "coverage")
 style.note(coverage(hooks), "coverage")
 if hooks:
-    table(
-        [
-            {
-                "hook": h.hook,
-                "state": h.state,
-                "recorded": h.recorded,
-                "lost": h.lost,
-                "time in the hook": h.self_s,
-                "reason": h.reason or "",
-            }
-            for h in hooks
-        ],
-        {"recorded": style.number, "lost": style.number, "time in the hook": style.seconds},
-        key="hooks",
-    )
+    with st.expander("Every hook", expanded=any(h.state != "recorded" or h.lost for h in hooks)):
+        hooks_table(hooks)
 left, right = st.columns(2)
 with left:
     style.section("Environment", "environment")

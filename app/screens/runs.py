@@ -38,6 +38,16 @@ def row(run: RunSummary) -> dict[str, object]:
     }
 
 
+def speed_colour(run: RunSummary) -> str | None:
+    """A gain or a loss beyond the noise has a colour."""
+    return None if run.speed_up is None or run.within_noise else style.gain_colour(run.speed_up > 1)
+
+
+def peak_colour(run: RunSummary) -> str | None:
+    """So has a change of the peak."""
+    return style.gain_colour(run.peak_delta < 0) if run.peak_delta else None
+
+
 FORMATS = {
     "speed-up": style.ratio,
     "eager": style.duration,
@@ -55,11 +65,12 @@ if not runs:
     style.empty_library()
     st.stop()
 
-measured = [run.speed_up for run in runs if run.speed_up is not None]
-faster = sum(speed_up > 1 for speed_up in measured)
+measured = [run for run in runs if run.speed_up is not None]
+clear = [run for run in measured if not run.within_noise]
+faster = sum(run.speed_up is not None and run.speed_up > 1 for run in clear)
 style.sentence(
-    f"{style.plural(len(runs), 'run')}, {len(measured)} measured against eager: "
-    f"{faster} faster when compiled, {len(measured) - faster} not."
+    f"{style.plural(len(runs), 'run')}, {len(measured)} measured against eager: {faster} faster when compiled, "
+    f"{len(clear) - faster} slower, {len(measured) - len(clear)} within the noise."
 )
 with st.container(horizontal=True, vertical_alignment="bottom"):
     words = st.text_input("Search", key="q", placeholder="name, device, mode, id", bind="query-params", width=300)
@@ -69,20 +80,23 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     chosen_statuses = st.pills("Status", statuses, selection_mode="multi", key="status") if len(statuses) > 1 else []
 
 shown = [run for run in runs if fits(run, words, chosen_statuses, chosen_projects)]
+unused = [] if projects else ["project"]
 if not shown:
     style.notice("No run passes these filters.")
     st.stop()
+rows = [row(run) for run in shown]
 clicked = table(
-    [row(run) for run in shown],
+    [{title: value for title, value in row.items() if title not in unused} for row in rows],
     FORMATS,
     key="runs",
     choose=True,
-    colours={"speed-up": style.speed_colour, "peak Δ": style.delta_colour},
+    colours={"speed-up": [speed_colour(run) for run in shown], "peak Δ": [peak_colour(run) for run in shown]},
 )
 style.note(
     "Click a row to open the run. Eager and compiled are median latencies of one call, peak Δ is what compiling adds "
     "to the measured peak; kernels are those of one call as measured, or the calls in the emitted code where nothing "
-    "was measured. Breaks and recompiles count the program's own calls, not those of measuring.",
+    "was measured. A speed-up beyond the noise of its samples is coloured. Breaks and recompiles count the program's "
+    "own calls, not those of measuring.",
     "runs",
 )
 if clicked is not None:

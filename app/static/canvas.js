@@ -28,7 +28,7 @@ function show({ data, setTriggerValue, parentElement }, vis) {
   }
   shown.report = (node) => setTriggerValue("clicked", node);
   shown.matches = data.matches && new Set(data.matches);
-  if (shown.turn !== data.turn) select(shown, data.focus);
+  if (shown.turn !== data.turn) select(shown, data.focus, data.asked);
   shown.turn = data.turn;
   shown.network.redraw();
 }
@@ -72,11 +72,12 @@ function recolour(shown, now) {
   setTimeout(() => shown.network.setOptions({ edges: { color: { color: now.text, highlight: now.chosen, hover: now.chosen, opacity: 0.32 } } }));
 }
 
-function select(shown, node) {
+function select(shown, node, asked) {
   if (node === shown.focus) return;
   shown.focus = node;
   if (node === null || !shown.boxes.has(node)) return shown.network.unselectAll();
   shown.network.selectNodes([node]);
+  if (!asked) return;
   const { x, y } = shown.network.canvasToDOM(shown.network.getPosition(node));
   const { clientWidth, clientHeight } = shown.network.body.container;
   const visible = x > 40 && y > 40 && x < clientWidth - 40 && y < clientHeight - 40;
@@ -110,17 +111,25 @@ function box({ ctx, id, x, y, state }, shown) {
     ctx.fillStyle = kind;
     rounded(ctx, left, top, 5, height, [4, 0, 0, 4]);
     ctx.fill();
-    if (shown.network.getScale() < 0.3) return;
-    ctx.textBaseline = "middle";
-    ctx.textAlign = "left";
-    lines.forEach((line, i) => {
-      ctx.globalAlpha = (i ? 0.72 : 1) * (faded ? 0.3 : 1);
-      ctx.fillStyle = text;
-      ctx.font = `${i ? "" : "600 "}12px ${font}`;
-      ctx.fillText(line, left + 12, top + 13 + i * 16);
-    });
+    ctx.fillStyle = text;
+    write(ctx, lines, { left: left + 12, top, room: width - 16, height, faded, font, scale: shown.network.getScale() });
   };
   return { drawNode, nodeDimensions: { width, height } };
+}
+
+// All lines where they can be read; from far away only the first, as large as the box allows; then none.
+function write(ctx, lines, { left, top, room, height, faded, font, scale }) {
+  const small = scale < 0.72;
+  const size = small ? Math.min(10.5 / scale, height * 0.6) : 12;
+  if (size * scale < 5) return;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  (small ? lines.slice(0, 1) : lines).forEach((line, i) => {
+    ctx.globalAlpha = (i ? 0.72 : 1) * (faded ? 0.3 : 1);
+    ctx.font = `${i ? "" : "600 "}${size}px ${font}`;
+    const fits = Math.floor(room / (size * 0.602));
+    ctx.fillText(line.length > fits ? `${line.slice(0, fits - 1).replace(/…$/, "")}…` : line, left, small ? top + height / 2 : top + 13 + i * 16);
+  });
 }
 
 function outline(context, frame, { text, line, font }) {

@@ -6,7 +6,8 @@ import json
 import sys
 import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,26 @@ def say(text: str) -> None:
     """Tell the user something that is no result: on standard error."""
     sys.stderr.write(f"fusionscope: {text}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Tell what is going on, as "subject, detail": a line redrawn in place on a terminal, else a line per subject."""
+    terminal, told = sys.stderr.isatty(), set[str]()
+
+    def tell(text: str) -> None:
+        subject = text.partition(",")[0]
+        if terminal:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+        elif subject not in told:
+            say(subject)
+        told.add(subject)
+
+    try:
+        yield tell
+    finally:
+        sys.stderr.write("\r\x1b[K" if terminal and told else "")
 
 
 def answer(text: str) -> None:

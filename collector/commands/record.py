@@ -19,6 +19,7 @@ from fusionscope.collector.commands import (
     answer,
     as_json,
     given,
+    progress,
     require_store,
     say,
 )
@@ -99,8 +100,8 @@ def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, opt
         compiled = torch.compile(built.model, **kwargs)
         model.drive(compiled, built.inputs)
     if not options.no_measure:
-        with models_own_code(f"measuring {model.name}"):
-            recording.compare(built.model, built.inputs, compiled=compiled, backward=model.backward, progress=say)
+        with models_own_code(f"measuring {model.name}"), progress() as tell:
+            recording.compare(built.model, built.inputs, compiled=compiled, backward=model.backward, progress=tell)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from fusionscope.collector import whereabouts
 from fusionscope.collector.hook import Emit, first_problem, missing
@@ -43,12 +44,12 @@ def install(emit: Emit) -> Iterator[None]:
 
 
 class _Handler(logging.Handler):
-    def __init__(self, emit: Emit, refusal: type) -> None:
+    def __init__(self, emit: Emit, refusal: type[Any]) -> None:
         super().__init__(logging.DEBUG)
         self._emit, self._refusal = emit, refusal
 
     def emit(self, record: logging.LogRecord) -> None:
-        why = record.msg
+        why: Any = record.msg
         if not isinstance(why, self._refusal):
             return
         with self._emit.guarded():

@@ -31,11 +31,11 @@ def install(emit: Emit) -> Iterator[None]:
 
     def wrap_fusion(original: Callable[..., Any]) -> Callable[..., Any]:
         def fuse_two_nodes(scheduler: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> Any:
+            graph_id, a, b = whereabouts.graph_id() or "", node1.get_name(), node2.get_name()
             fused = original(scheduler, node1, node2, *args, **kwargs)
             with emit.guarded():
                 mix_order = type(fused).__name__ == "FusedMixOrderReductions"
-                names = (node.get_name() for node in (node1, node2, fused))
-                emit(PairFused(whereabouts.graph_id() or "", *names, mix_order))
+                emit(PairFused(graph_id, a, b, fused.get_name(), mix_order))
             return fused
 
         return fuse_two_nodes

@@ -39,14 +39,15 @@ def problem() -> str | None:
 @contextmanager
 def install(emit: Emit) -> Iterator[None]:
     """Let compile_fx make DebugContexts that tell us before they do what they did."""
-    from torch._inductor import compile_fx
+    import torch._inductor.compile_fx
 
-    found = compile_fx.DebugContext
-    compile_fx.DebugContext = _observing(found, emit)  # type: ignore[misc]
+    module: Any = torch._inductor.compile_fx
+    found = module.DebugContext
+    module.DebugContext = _observing(found, emit)
     try:
         yield
     finally:
-        compile_fx.DebugContext = found  # type: ignore[misc]
+        module.DebugContext = found
 
 
 def _observing(base: Any, emit: Emit) -> Any:
@@ -86,7 +87,6 @@ def _emit_graph(emit: Emit, nodes: Any) -> None:
 def _graph_node(graph_id: str, position: int, node: Any) -> GraphNode:
     file, line, text = reading.source_of(node.meta.get("stack_trace"))
     value = reading.tensor_value(node)
-    strided = value is not None and str(value.layout) == "torch.strided"
     return GraphNode(
         graph_id=graph_id,
         node=node.name,
@@ -94,7 +94,7 @@ def _graph_node(graph_id: str, position: int, node: Any) -> GraphNode:
         op=node.op,
         target=str(node.target),
         shape=None if value is None else tuple(str(size) for size in value.shape),
-        stride=tuple(str(step) for step in value.stride()) if strided else None,
+        stride=_strides(value),
         dtype=None if value is None else reading.short_dtype(value.dtype),
         bytes=_value_bytes(value),
         module_path=reading.module_path(node),
@@ -103,6 +103,11 @@ def _graph_node(graph_id: str, position: int, node: Any) -> GraphNode:
         source_text=text,
         seq_nr=_sequence(node.meta.get("seq_nr")),
     )
+
+
+def _strides(value: Any) -> tuple[str, ...] | None:
+    strided = value is not None and str(value.layout) == "torch.strided"
+    return tuple(str(step) for step in value.stride()) if strided else None
 
 
 def _sequence(number: int | None) -> int | None:
@@ -183,7 +188,7 @@ def _input_buffer(value: Any) -> Any | None:
 
 
 def _static_inputs(lowering: Any) -> set[str]:
-    """Inputs whose address stays: parameters and module buffers. A backward names them primals_1, … like its forward."""
+    """Inputs whose address stays, parameters and module buffers; a backward has its forward's names for them."""
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()

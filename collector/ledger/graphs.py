@@ -73,7 +73,7 @@ class Graphs:
             stage=stage,
             direction=direction,
             position=self._position - 1,
-            **texts,  # type: ignore[arg-type]
+            **texts,
         )
 
 

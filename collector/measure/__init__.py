@@ -16,19 +16,22 @@ from fusionscope.collector.measure.step import Model, Step, device_of, gradient_
 from fusionscope.storage.records import HookStatus, KernelTiming, Measurement, MemoryPoint
 
 Record = Measurement | KernelTiming | MemoryPoint | HookStatus
-COMPILES_EACH_TIME = "latency is not recorded: every sample had a compilation inside"
+MISSING = {
+    "latency_us": "latency is not recorded: every sample had a compilation inside",
+    "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
+}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Eager against compiled, one step of each. A latency that was not recorded is None; `reasons` then says why."""
+    """Eager against compiled, one step of each. What was not recorded is None; `reasons` then says why."""
 
     eager_us: float | None
     compiled_us: float | None
     eager_kernels: float
     compiled_kernels: float
-    eager_peak_bytes: int
-    compiled_peak_bytes: int
+    eager_peak_bytes: int | None
+    compiled_peak_bytes: int | None
     reasons: tuple[str, ...] = ()
 
     @property
@@ -71,7 +74,12 @@ def compare(
             emit(record)
             if isinstance(record, Measurement):
                 found[record.variant, record.metric] = record.median
-    reasons = tuple(f"{variant}: {COMPILES_EACH_TIME}" for variant in steps if (variant, "latency_us") not in found)
+    reasons = tuple(
+        f"{variant}: {reason}"
+        for variant in steps
+        for metric, reason in MISSING.items()
+        if (variant, metric) not in found
+    )
     emit(_status(len(found), reasons))
     return _comparison(found, reasons)
 
@@ -105,7 +113,11 @@ def _comparison(found: Mapping[tuple[str, str], float], reasons: tuple[str, ...]
         compiled_us=found.get(("compiled", "latency_us")),
         eager_kernels=found["eager", "kernels"],
         compiled_kernels=found["compiled", "kernels"],
-        eager_peak_bytes=round(found["eager", "peak_bytes"]),
-        compiled_peak_bytes=round(found["compiled", "peak_bytes"]),
+        eager_peak_bytes=_whole(found.get(("eager", "peak_bytes"))),
+        compiled_peak_bytes=_whole(found.get(("compiled", "peak_bytes"))),
         reasons=reasons,
     )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

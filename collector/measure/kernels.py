@@ -32,10 +32,10 @@ _NO_KERNEL = {"aten::_unsafe_view", "aten::_local_scalar_dense", "aten::resize_"
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a kernel; `wrapper` is the generated file that launched it, where that is known."""
+    """One run of a kernel, in the graph whose wrapper launched it, where that is known."""
 
     name: str
-    wrapper: str | None
+    graph_id: str | None
     step: int
     us: float
 
@@ -47,7 +47,7 @@ def kernel_records(
     on_cuda = device.type == "cuda"
     with nullcontext() if on_cuda or variant == "eager" else kernels_marked():
         profile = profile_steps(step, STEPS, device)
-    launches = list(_device_launches(profile) if on_cuda else _host_launches(profile))
+    launches = list(_device_launches(profile, graph_of) if on_cuda else _host_launches(profile, graph_of))
     counted = Measurement(
         variant=variant,
         metric="kernels",
@@ -56,7 +56,7 @@ def kernel_records(
         unit="count",
         method=f"{_CUDA_METHOD if on_cuda else _CPU_METHOD}; mean of {STEPS} steps",
     )
-    return [counted, *_timings(variant, launches, graph_of, on_cuda)]
+    return [counted, *_timings(variant, launches, on_cuda)]
 
 
 def operators_with_kernel() -> set[str]:
@@ -79,12 +79,12 @@ def _moves_nothing(operator: str) -> bool:
     return any(alias is not None and not alias.is_write for alias in results)
 
 
-def _host_launches(profile: Profile) -> Iterator[Launch]:
+def _host_launches(profile: Profile, graph_of: GraphOf) -> Iterator[Launch]:
     operators = operators_with_kernel()
     for number, step in enumerate(profile.steps):
         for event in _outermost_kernels(step.children, operators):
             wrapper, _, name = event.name.removeprefix(KERNEL).rpartition(" ")
-            yield Launch(name, wrapper or None, number, event.duration_time_ns / 1000)
+            yield Launch(name, graph_of(wrapper) if wrapper else None, number, event.duration_time_ns / 1000)
 
 
 def _outermost_kernels(events: list[Any], operators: set[str]) -> Iterator[Any]:
@@ -95,14 +95,14 @@ def _outermost_kernels(events: list[Any], operators: set[str]) -> Iterator[Any]:
             yield from _outermost_kernels(event.children, operators)
 
 
-def _device_launches(profile: Profile) -> Iterator[Launch]:
+def _device_launches(profile: Profile, graph_of: GraphOf) -> Iterator[Launch]:
     """Kernels that the device ran in the marked steps, each of which ends in a synchronisation."""
     starts = [step.start_time_ns for step in profile.steps]
-    owners = _triton_wrappers()
+    graphs = _graphs_by_kernel(graph_of)
     for event in profile.kineto:
         number = bisect_right(starts, event.start_ns()) - 1
         if number >= 0 and _is_device_kernel(event):
-            yield Launch(event.name(), owners.get(event.name()), number, event.duration_ns() / 1000)
+            yield Launch(event.name(), graphs.get(event.name()), number, event.duration_ns() / 1000)
 
 
 def _is_device_kernel(event: Any) -> bool:
@@ -110,22 +110,22 @@ def _is_device_kernel(event: Any) -> bool:
     return on_device and not event.name().startswith(("Memcpy", "Memset"))
 
 
-def _triton_wrappers() -> dict[str, str]:
-    """Kernel name -> the wrapper that defines it, for names that only one wrapper bears."""
-    owners: dict[str, list[str]] = defaultdict(list)
+def _graphs_by_kernel(graph_of: GraphOf) -> dict[str, str]:
+    """Kernel name -> the graph that it belongs to, for names that only one recorded graph uses."""
+    graphs: dict[str, set[str]] = defaultdict(set)
     for wrapper in wrappers():
-        for name in kernels_of(wrapper):
-            owners[name].append(str(wrapper.__file__))
-    return {name: files[0] for name, files in owners.items() if len(files) == 1}
+        graph_id = graph_of(str(wrapper.__file__))
+        for name in kernels_of(wrapper) if graph_id else ():
+            graphs[name].add(str(graph_id))
+    return {name: ids.pop() for name, ids in graphs.items() if len(ids) == 1}
 
 
-def _timings(variant: str, launches: list[Launch], graph_of: GraphOf, on_cuda: bool) -> Iterator[KernelTiming]:
+def _timings(variant: str, launches: list[Launch], on_cuda: bool) -> Iterator[KernelTiming]:
     by_kernel: dict[tuple[str, str | None], list[Launch]] = defaultdict(list)
     for launch in launches:
-        by_kernel[launch.name, launch.wrapper].append(launch)
+        by_kernel[launch.name, launch.graph_id].append(launch)
     clock = "device time in the profiler" if on_cuda else "host time in the profiler, callees and allocations included"
-    for (name, wrapper), runs in by_kernel.items():
-        graph_id = graph_of(wrapper) if wrapper else None
+    for (name, graph_id), runs in by_kernel.items():
         yield KernelTiming(
             name=name,
             kernel_id=f"{graph_id}/{name}" if graph_id else None,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._profiler import _EventType
 
-from fusionscope.collector.measure.profile import MARK, descend, profile_steps
+from fusionscope.collector.measure.profile import MARK, Profile, descend, profile_steps
 from fusionscope.collector.measure.step import Step, synchronize
 from fusionscope.collector.measure.wrappers import LINE, lines_marked
 from fusionscope.storage.records import Measurement, MemoryPoint
@@ -19,39 +19,48 @@ from fusionscope.storage.records import Measurement, MemoryPoint
 _CPU_METHOD = "highest sum of the profiler's allocation events of one step, above its entry; bytes as requested"
 _CUDA_METHOD = (
     "torch.cuda.max_memory_allocated() over one step, above memory_allocated() at its entry; blocks as the caching "
-    "allocator rounds them; the private pool of a CUDA graph, kept between calls, is in the base"
+    "allocator rounds them"
 )
+_POOL_METHOD = "segments of all private pools in torch.cuda.memory_snapshot(), as reserved for CUDA graphs"
 _CPU_BASE = "distinct storages of all CPU tensors that Python holds before the step"
 _CUDA_BASE = "torch.cuda.memory_allocated() before the step"
 
 
-def memory_curve(variant: str, step: Step, device: torch.device, base_bytes: int) -> list[MemoryPoint]:
-    """One point per allocation or free of a settled step, in order of time.
+def memory_records(variant: str, step: Step, device: torch.device) -> Iterator[Measurement | MemoryPoint]:
+    """The curve of a warmed-up step, its peak, and the bytes alive before it.
 
-    Compiled code is traced line by line, so that a point's label is the wrapper line; elsewhere it is the operator.
+    A step that replays a CUDA graph allocates in the graph's private pool, which the allocator does not count:
+    the size of the pools is given then, and neither curve nor peak.
     """
-    with lines_marked() if variant == "compiled" else nullcontext():
-        profile = profile_steps(step, 1, device, memory=True)
-    if not profile.steps:
-        return []
+    on_cuda = device.type == "cuda"
+    base_bytes = alive_bytes(device)
+    yield _bytes(variant, "base_bytes", base_bytes, _CUDA_BASE if on_cuda else _CPU_BASE)
+    profile = _profiled(variant, step, device)
+    if any(event.name() == "cudaGraphLaunch" for event in profile.kineto):
+        yield _bytes(variant, "graph_pool_bytes", _graph_pool_bytes(), _POOL_METHOD)
+        return
+    points = memory_curve(variant, profile, device, base_bytes)
+    highest = max((point.live_bytes for point in points), default=0)
+    peak = _cuda_peak(step, device) if on_cuda else max(highest, 0)
+    yield _bytes(variant, "peak_bytes", peak, _CUDA_METHOD if on_cuda else _CPU_METHOD)
+    yield from points
+
+
+def memory_curve(variant: str, profile: Profile, device: torch.device, base_bytes: int) -> list[MemoryPoint]:
+    """One point per allocation or free of the profiled step, in order of time."""
     begin, end = profile.steps[0].start_time_ns, profile.steps[0].end_time_ns
     events = [event for event in _allocations(profile.tree, device) if begin <= event.start_time_ns <= end]
     return list(_points(variant, events, begin, base_bytes))
 
 
-def memory_records(variant: str, step: Step, device: torch.device) -> list[Measurement | MemoryPoint]:
-    """The curve, its peak and the bytes alive before the step, of a step that is warmed up."""
-    base_bytes = alive_bytes(device)
-    points = memory_curve(variant, step, device, base_bytes)
-    if device.type == "cuda":
-        peak, method, base_method = _cuda_peak(step, device), _CUDA_METHOD, _CUDA_BASE
-    else:
-        peak, method, base_method = max((p.live_bytes for p in points), default=0), _CPU_METHOD, _CPU_BASE
-    return [
-        Measurement(variant=variant, metric="peak_bytes", median=max(peak, 0), unit="bytes", method=method),
-        Measurement(variant=variant, metric="base_bytes", median=base_bytes, unit="bytes", method=base_method),
-        *points,
-    ]
+def _profiled(variant: str, step: Step, device: torch.device) -> Profile:
+    """One step; compiled code is traced line by line, so that a point's label is its wrapper line."""
+    with lines_marked() if variant == "compiled" else nullcontext():
+        return profile_steps(step, 1, device, memory=True)
+
+
+def _bytes(variant: str, metric: str, value: int, method: str) -> Measurement:
+    return Measurement(variant=variant, metric=metric, median=value, unit="bytes", method=method)
 
 
 def alive_bytes(device: torch.device) -> int:
@@ -79,6 +88,11 @@ def _cuda_peak(step: Step, device: torch.device) -> int:
     step()
     synchronize(device)
     return torch.cuda.max_memory_allocated(device) - entry
+
+
+def _graph_pool_bytes() -> int:
+    segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    return sum(segment["total_size"] for segment in segments if tuple(segment["segment_pool_id"]) != (0, 0))
 
 
 def _allocations(tree: list[Any], device: torch.device) -> list[Any]:

@@ -34,7 +34,7 @@ def profile_steps(step: Step, count: int, device: torch.device, *, memory: bool 
     have been allocated under it.
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    with _kineto_quiet(), profile(activities=activities, profile_memory=memory) as profiled:
+    with _kineto_quiet(), profile(activities=activities, profile_memory=memory, acc_events=True) as profiled:
         step()
         synchronize(device)
         for _ in range(count):

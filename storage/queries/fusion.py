@@ -31,9 +31,9 @@ class Group:
     group_id: str
     position: int
     members: tuple[str, ...]
-    kind: str  # template, extern, reduction, layout, pointwise, nop
-    ops: tuple[str, ...]  # FX nodes computed in it
-    targets: tuple[str, ...]  # their operators, without repetition
+    kind: str  # template, extern, reduction, layout, pointwise, view (takes one output of a library call), nop
+    ops: tuple[str, ...]  # FX nodes computed in it, in order of the graph
+    targets: tuple[str, ...]  # their operators, one for one
     bytes_read: int | None  # summed over its scheduler nodes
     bytes_written: int | None
     recomputed: bool  # holds an op of the forward pass that is computed again
@@ -60,8 +60,8 @@ class Decision:
     round: int
     a: str
     b: str
-    a_ops: str
-    b_ops: str
+    a_ops: tuple[str, ...]  # FX nodes in order of the graph
+    b_ops: tuple[str, ...]
     a_groups: tuple[str, ...]  # final groups that hold the members of `a`
     b_groups: tuple[str, ...]
     direction: str
@@ -213,21 +213,28 @@ SELECT
     (SELECT count(*) FROM lowered WHERE realized) AS realized
 """
 
+# What a scheduler node computes are its origins. A library call lists the origins of its unrealized inputs as well
+# (GraphLowering.run_node gathers them), though it can inline nothing: of those only the last, its own, counts.
 _MEMBER = """member AS (
     SELECT group_id, f.position, unnest(members) AS ir_node FROM fusion_groups f WHERE run_id = $1 AND graph_id = $2
 ),
 node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
-origin AS (SELECT group_id, ir_node, unnest(origins) AS fx FROM member JOIN node USING (ir_node))"""
+named AS (
+    SELECT group_id, ir_node, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS fx
+    FROM member JOIN node USING (ir_node)
+),
+origin AS (
+    SELECT group_id, ir_node, fx, g.position AS place, coalesce(target, fx) AS operator, coalesce(recomputed, false) AS again
+    FROM named LEFT JOIN graph_nodes g ON run_id = $1 AND graph_id = $2 AND g.node = fx
+)"""
 
 _GROUPS = f"""
 WITH {_MEMBER},
 copied AS (SELECT DISTINCT node AS fx FROM layout_changes WHERE run_id = $1 AND graph_id = $2 AND is_copy),
 computed AS (
-    SELECT group_id, list(DISTINCT fx ORDER BY fx) AS ops, list(DISTINCT target ORDER BY target) AS targets,
-        coalesce(bool_or(recomputed), false) AS recomputed, bool_or(fx IN (SELECT fx FROM copied)) AS copies
-    FROM origin LEFT JOIN graph_nodes g ON g.run_id = $1 AND g.graph_id = $2 AND g.node = fx
-    WHERE coalesce(op, '') NOT IN ('placeholder', 'output')
-    GROUP BY group_id
+    SELECT group_id, list(fx ORDER BY place, fx) AS ops, list(operator ORDER BY place, fx) AS targets, bool_or(again) AS recomputed,
+        bool_or(fx IN (SELECT fx FROM copied)) AS copies
+    FROM (SELECT DISTINCT group_id, fx, place, operator, again FROM origin) GROUP BY group_id
 ),
 called AS (
     SELECT group_id, min(position) AS call, arg_min(kernel_id, position) AS kernel_id
@@ -241,10 +248,10 @@ work AS (
         sum(bytes_read)::BIGINT AS bytes_read, sum(bytes_written)::BIGINT AS bytes_written
     FROM member LEFT JOIN node USING (ir_node) GROUP BY group_id, member.position
 )
-SELECT group_id, work.position, members, CASE WHEN kind = 'pointwise' AND copies THEN 'layout' ELSE kind END AS kind,
-    coalesce(ops, []) AS ops, coalesce([t FOR t IN targets IF t IS NOT NULL], []) AS targets,
-    work.bytes_read, work.bytes_written, coalesce(recomputed, false) AS recomputed, call,
-    called.kernel_id, name AS kernel, backend
+SELECT group_id, work.position, members,
+    CASE WHEN kind = 'extern' AND call IS NULL THEN 'view' WHEN kind = 'pointwise' AND copies THEN 'layout' ELSE kind END AS kind,
+    coalesce(ops, []) AS ops, coalesce(targets, []) AS targets, work.bytes_read, work.bytes_written,
+    coalesce(recomputed, false) AS recomputed, call, called.kernel_id, name AS kernel, backend
 FROM work LEFT JOIN computed USING (group_id) LEFT JOIN called USING (group_id)
 LEFT JOIN kernels ON kernels.run_id = $1 AND kernels.kernel_id = called.kernel_id
 ORDER BY work.position
@@ -266,10 +273,11 @@ WITH {_MEMBER},
 pair AS (SELECT * FROM fusion_decisions WHERE run_id = $1 AND graph_id = $2),
 side AS (SELECT a AS name FROM pair UNION SELECT b FROM pair),
 part AS (SELECT name, unnest(string_split(name, '_')) AS ir_node FROM side),
+held AS (SELECT name, group_id, fx, place FROM part JOIN member USING (ir_node) LEFT JOIN origin USING (ir_node, group_id)),
+grouped AS (SELECT name, list(DISTINCT group_id ORDER BY group_id) AS groups FROM held GROUP BY name),
+computed AS (SELECT name, list(fx ORDER BY place, fx) AS ops FROM (SELECT DISTINCT name, fx, place FROM held) GROUP BY name),
 described AS (
-    SELECT name, coalesce(list(DISTINCT group_id ORDER BY group_id) FILTER (group_id IS NOT NULL), []) AS groups,
-        coalesce(string_agg(DISTINCT fx, ', ' ORDER BY fx), '') AS ops
-    FROM part LEFT JOIN member USING (ir_node) LEFT JOIN origin USING (ir_node, group_id) GROUP BY name
+    SELECT name, coalesce(groups, []) AS groups, coalesce(ops, []) AS ops FROM side LEFT JOIN grouped USING (name) LEFT JOIN computed USING (name)
 )
 SELECT round, a, b, x.ops AS a_ops, y.ops AS b_ops, x.groups AS a_groups, y.groups AS b_groups, direction, verdict, reason, refused_by,
     shared_bytes, score_template, score_type, score_memory, score_overlap, score_proximity, rank, order_taken, result,

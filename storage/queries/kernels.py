@@ -11,16 +11,15 @@ from fusionscope.storage.queries._rows import fetch
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel with its calls in the emitted wrapper and its measured time."""
+    """A kernel with its calls in the emitted wrapper and its measured time, or an operator that was timed by name only."""
 
-    kernel_id: str
-    graph_id: str
-    direction: str | None
+    kernel_id: str | None  # None: an operator, which several library kernels may call
+    graph_id: str | None
     name: str
-    backend: str
+    backend: str  # of a kernel; "operator"
     calls: int  # in one call of its graph
-    groups: int  # distinct fusion groups over all calls
-    ops: int  # FX nodes over all calls
+    groups: int | None  # distinct fusion groups over all calls
+    ops: int | None  # FX nodes over all calls
     bytes_read: int | None  # of its first call
     bytes_written: int | None
     flops: int | None
@@ -72,6 +71,7 @@ def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
     return fetch(con, Call, _CALLS, [run_id, kernel_id])
 
 
+# Of a library call's origins only the last is its own: see fusion.py.
 _KERNELS = """
 WITH call AS (SELECT * FROM kernel_calls WHERE run_id = $1),
 called AS (SELECT kernel_id, count(*) AS calls FROM call GROUP BY kernel_id),
@@ -81,28 +81,31 @@ held AS (
     FROM grouped JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
 ),
 computed AS (
-    SELECT kernel_id, graph_id, group_id, unnest(origins) AS fx
+    SELECT kernel_id, graph_id, group_id, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS fx
     FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
 ),
 counted AS (SELECT kernel_id, count(DISTINCT group_id) AS groups FROM grouped GROUP BY kernel_id),
 worked AS (SELECT kernel_id, count(DISTINCT fx) AS ops FROM computed GROUP BY kernel_id),
-timed AS (
-    SELECT kernel_id, any_value(median_us) AS median_us, any_value(total_us) AS total_us, any_value(method) AS method
-    FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL GROUP BY kernel_id
+timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
+kernel AS (
+    SELECT k.kernel_id, k.graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
+        coalesce(ops, 0) AS ops, k.bytes_read, k.bytes_written, k.flops, median_us, total_us, method, g.position
+    FROM kernels k JOIN graphs g USING (run_id, graph_id) LEFT JOIN (SELECT run_id, compile_id, phase FROM compiles) USING (run_id, compile_id)
+    LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
+    LEFT JOIN (SELECT kernel_id, median_us, total_us, method FROM timed) USING (kernel_id)
+    WHERE run_id = $1 AND coalesce(phase, 'drive') = 'drive'
+    UNION ALL
+    SELECT NULL, NULL, name, 'operator', calls, NULL, NULL, NULL, NULL, NULL, median_us, total_us, method, NULL FROM timed WHERE kernel_id IS NULL
 )
-SELECT k.kernel_id, k.graph_id, direction, k.name, backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
-    coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, timed.method
-FROM kernels k JOIN graphs g USING (run_id, graph_id) LEFT JOIN (SELECT run_id, compile_id, phase FROM compiles) USING (run_id, compile_id)
-LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id) LEFT JOIN timed USING (kernel_id)
-WHERE run_id = $1 AND coalesce(phase, 'drive') = 'drive'
-ORDER BY total_us DESC NULLS LAST, (bytes_read + bytes_written) * calls DESC NULLS LAST, g.position, k.kernel_id
+SELECT * EXCLUDE (position) FROM kernel
+ORDER BY total_us DESC NULLS LAST, (bytes_read + bytes_written) * calls DESC NULLS LAST, position, kernel_id
 """
 
 _GROUPED = """call AS (
     SELECT run_id, graph_id, position, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1 AND kernel_id = $2
 ),
 held AS (SELECT run_id, graph_id, call.position, unnest(members) AS ir_node FROM call JOIN fusion_groups USING (run_id, graph_id, group_id)),
-computed AS (SELECT DISTINCT run_id, graph_id, held.position, unnest(origins) AS node FROM held JOIN ir_nodes USING (run_id, graph_id, ir_node))"""
+computed AS (SELECT DISTINCT run_id, graph_id, held.position, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS node FROM held JOIN ir_nodes USING (run_id, graph_id, ir_node))"""
 
 _OPS = f"""
 WITH {_GROUPED}

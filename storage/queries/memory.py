@@ -53,14 +53,19 @@ class Lifetime:
     kernel_id: str | None
     kernel: str | None
     ir_node: str | None
-    ops: tuple[str, ...]
+    ops: tuple[str, ...]  # FX nodes, the one that it holds first
     file: str | None
     line: int | None
     source_text: str | None
 
+    @property
+    def at_entry(self) -> bool:
+        """Whether it was there before the call, as inputs and weights are: live_bytes does not count it."""
+        return self.allocated_at is None
+
     def alive_at(self, step: int) -> bool:
-        """Allocated by the call and not yet freed after `step`. Inputs, which exist before the call, do not count."""
-        return self.allocated_at is not None and self.allocated_at <= step and (self.freed_at is None or self.freed_at > step)
+        """Allocated before or at `step`, and not freed by then."""
+        return (self.allocated_at or 0) <= step and (self.freed_at is None or self.freed_at > step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +123,11 @@ SELECT step, time_us, live_bytes, delta_bytes, buffer, label FROM memory_points
 WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY step, time_us
 """
 
-# A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first,
-# and for an input its own placeholder.
+# A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first (of a
+# library call only the last, its own), and for an input its own placeholder.
 _LIFETIMES = """
 WITH buffer_ops AS (
-    SELECT buffer, unnest(coalesce(origins, [buffer])) AS fx
+    SELECT buffer, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE coalesce(origins, [buffer]) END) AS fx
     FROM buffers b LEFT JOIN ir_nodes n USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
 ),
 described AS (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.records import Compile, HookStatus, Run
+from fusionscope.storage.records import Compile, CompilePhase, HookStatus, Run
 
 
 def run(con: DuckDBPyConnection, run_id: str) -> Run:
@@ -20,12 +20,15 @@ def hooks(con: DuckDBPyConnection, run_id: str) -> list[HookStatus]:
 
 
 def compile_seconds(con: DuckDBPyConnection, run_id: str) -> float | None:
-    """Seconds spent compiling for the user's own calls (union of intervals); None when no compile was timed."""
-    spans = [
-        (c.start_s, c.start_s + c.duration_s)
-        for c in records_of(con, Compile, run_id)
-        if c.phase == "drive" and c.start_s is not None and c.duration_s is not None
-    ]
+    """Seconds spent compiling for the program's own calls; None when no compile was timed.
+
+    The union of the intervals of compiles and their phases: a backward graph is compiled later than its frame.
+    """
+    own = [c for c in records_of(con, Compile, run_id) if c.phase == "drive"]
+    ids = {c.compile_id for c in own}
+    phases = [p for p in records_of(con, CompilePhase, run_id) if p.compile_id in ids]
+    spans = [(p.start_s, p.start_s + p.duration_s) for p in phases]
+    spans += [(c.start_s, c.start_s + c.duration_s) for c in own if c.start_s is not None and c.duration_s is not None]
     return _covered(spans) if spans else None
 
 

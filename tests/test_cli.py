@@ -1,0 +1,196 @@
+"""The command line: what each subcommand prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fusionscope.collector.cli import COMMANDS, main
+from fusionscope.storage import schema
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries import overview
+from fusionscope.storage.queries.runs import RunSummary, library_runs
+
+MODEL = """
+import torch
+
+CONFIG = {"inductor.max_fusion_size": 64}
+
+def shifted(x):
+    return torch.sin(x) + 1
+
+def build():
+    return shifted, (torch.ones(8, 8),), {}
+
+def build_eager():
+    return shifted, (torch.ones(8, 8),), {"backend": "eager"}
+
+def build_failing():
+    return lambda x: x @ torch.ones(3, 3), (torch.ones(8, 8),), {}
+
+def build_nothing():
+    return None
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """A model file of a name of its own: it becomes a module of this process."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / f"model_of_{request.node.name}.py"
+    path.write_text(MODEL)
+    return path
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one sentence with which a command line is refused."""
+    try:
+        code = main(words)
+    except SystemExit as end:  # argparse exits by itself
+        code = int(end.code or 0)
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    return err
+
+
+def only_run(store: Path) -> RunSummary:
+    (run,) = Library(store).ask(library_runs)
+    return run
+
+
+def test_list_names_every_run(example_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--store", str(example_store)]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["run", "name"]
+    assert {row.split()[0] for row in rows} == {run.run_id for run in Library(example_store).ask(library_runs)}
+
+
+def test_list_prints_json(example_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json", "--store", str(example_store)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["run_id"] for row in rows} == {run.run_id for run in Library(example_store).ask(library_runs)}
+
+
+def test_show_prints_each_section_of_a_run(example_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Library(example_store).ask(library_runs)[0]
+    for shown in Library(example_store).ask(library_runs):
+        assert main(["show", shown.run_id, "--store", str(example_store)]) == 0
+    out = capsys.readouterr().out
+    assert run.run_id in out
+    assert all(head in out for head in ("speed-up", "measured", "graph", "peak: plan", "recompile", "hook"))
+    assert main(["show", run.run_id, "--json", "--store", str(example_store)]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["run_id"] == run.run_id
+
+
+def test_an_exported_run_is_imported_elsewhere(example_store: Path, tmp_path: Path) -> None:
+    run = Library(example_store).ask(library_runs)[0]
+    there = tmp_path / "there"
+    assert main(["export", run.run_id, str(tmp_path / "run.zip"), "--store", str(example_store)]) == 0
+    assert main(["import", str(tmp_path / "run.zip"), "--store", str(there)]) == 0
+    assert main(["check", "--store", str(there)]) == 0
+    assert only_run(there).run_id == run.run_id
+
+
+def test_commands_on_the_library_run_without_torch(example_store: Path) -> None:
+    program = "import sys; sys.modules['torch'] = None\nfrom fusionscope.collector.cli import main\n"
+    run_id = Library(example_store).ask(library_runs)[0].run_id
+    for words in (["list"], ["show", run_id], ["check"], ["import"], ["samples"]):
+        program += f"assert main({[*words, '--store', str(example_store)]}) == 0\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    assert f"usage: fusionscope {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["bogus"], "invalid choice: 'bogus'"),
+        (["list", "--bogus"], "unrecognized arguments: --bogus"),
+        (["record"], "arguments are required"),
+        (["record", "no_such_sample"], "there is no sample model 'no_such_sample'"),
+        (["record", "no_such_file.py"], "there is no file no_such_file.py"),
+        (["record", "mlp_parameters", "--stop-after", "0"], "'0' is no number from 1"),
+        (["run", "no_such_file.py"], "no_such_file.py does not exist"),
+        (["run", "-m", "no_such_module"], "there is no module no_such_module"),
+        (["app", "--port", "70000"], "'70000' is no port"),
+        (["list", "--store", "no_such_store"], "there is no library at"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sentence in refused(words, capsys)
+
+
+@pytest.mark.parametrize("words", [["record", "mlp_parameters"], ["run", __file__]])
+def test_a_store_that_cannot_be_written_is_refused_before_anything_runs(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    command, target = words
+    assert "cannot be written" in refused([command, "--store", str(tmp_path / "file" / "store"), target], capsys)
+
+
+@pytest.mark.parametrize("words", [["list"], ["record", "mlp_parameters"], ["run", __file__]])
+def test_a_library_of_a_newer_version_is_refused(
+    words: list[str], example_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION - 1)
+    command, *target = words
+    assert "update Fusionscope" in refused([command, "--store", str(example_store), *target], capsys)
+
+
+def test_record_takes_a_model_file(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "store"
+    assert main(["record", str(model), "--no-measure", "--tag", "a", "--json", "--store", str(store)]) == 0
+    run = only_run(store)
+    assert (run.name, run.status, run.compiles) == (model.stem, "complete", 1)
+    assert json.loads(capsys.readouterr().out)["run_id"] == run.run_id
+    kept = Library(store).ask(overview.run, run.run_id)
+    assert (kept.source_path, kept.tags) == (str(model), ("a",))
+    assert kept.command is not None
+    assert kept.command.startswith("fusionscope record")
+
+
+def test_record_keeps_what_a_failing_model_compiled(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["record", f"{model}:build_failing", "--no-measure", "--store", str(tmp_path / "store")]) == 3
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "collector/" not in err
+    assert err.splitlines()[-1].startswith(f"fusionscope: {model.stem} failed with ")
+    run = only_run(tmp_path / "store")
+    assert run.status == "failed"
+    assert run.status_reason is not None
+    assert run.status_reason.startswith(f"{model.stem} failed with ")
+
+
+def test_record_says_that_another_backend_decides(model: Path, tmp_path: Path) -> None:
+    assert main(["record", f"{model}:build_eager", "--no-measure", "--store", str(tmp_path / "store")]) == 0
+    hooks = Library(tmp_path / "store").ask(overview.hooks, only_run(tmp_path / "store").run_id)
+    assert "not recorded: backend eager" in {hook.reason for hook in hooks}
+
+
+@pytest.mark.parametrize(("function", "sentence"), [("nothing_there", "has no nothing_there()"), ("build_nothing", "must return")])
+def test_record_refuses_a_module_without_a_proper_build(
+    function: str, sentence: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sentence in refused(["record", f"{model}:{function}", "--store", str(tmp_path / "store")], capsys)

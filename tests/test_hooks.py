@@ -1,0 +1,160 @@
+"""Hooks see what they should, leave no trace, and never change the run, whatever goes wrong inside them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fusionscope.collector import record, recorder
+from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hooks import HOOKS
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.records import HookStatus, Run
+from models import everything, everything_inputs
+
+NAMES = [hook.NAME for hook in HOOKS]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture(scope="module")
+def expected() -> torch.Tensor:
+    """The model's output when nothing is recorded."""
+    torch._dynamo.reset()
+    return run_model()
+
+
+def run_model() -> torch.Tensor:
+    """Compile the model that gives every hook something to record, and run it."""
+    with torch.no_grad():
+        output: torch.Tensor = torch.compile(everything)(*everything_inputs())
+    return output
+
+
+def statuses(store: Path, run_id: str) -> dict[str, HookStatus]:
+    """The run's coverage statement by hook."""
+    return {status.hook: status for status in Library(store).ask(records_of, HookStatus, run_id)}
+
+
+def the_run(store: Path, run_id: str) -> Run:
+    """The run's row."""
+    (run,) = Library(store).ask(records_of, Run, run_id)
+    return run
+
+
+def observed_targets() -> dict[str, Any]:
+    """Every attribute that a hook replaces, as it is now."""
+    from torch._dynamo.output_graph import OutputGraph
+    from torch._inductor import choices, compile_fx, debug, ir, memory, scheduler
+    from torch._inductor.codegen import cpp, simd, triton, wrapper
+
+    owners: list[Any] = [
+        OutputGraph, choices.InductorChoices, compile_fx, debug, ir.StorageBox, ir.ExternKernel, memory, scheduler,
+        scheduler.Scheduler, cpp, cpp.CppScheduling, simd.SIMDScheduling, triton, wrapper.PythonWrapperCodegen,
+    ]  # fmt: skip
+    targets = {f"{owner.__name__}.{name}": value for owner in owners for name, value in vars(owner).items()}
+    fusion_log = scheduler.fusion_log
+    return targets | {
+        "trace handlers": list(logging.getLogger("torch.__trace").handlers),
+        "fusion log": (list(fusion_log.handlers), fusion_log.level, fusion_log.propagate),
+        "fx cache": torch._inductor.config.fx_graph_cache,
+    }
+
+
+def test_every_hook_records_something_and_leaves_no_trace(tmp_path: Path, expected: torch.Tensor) -> None:
+    before = observed_targets()
+    with record("everything", store=tmp_path, strict=True) as recording:
+        assert torch.equal(run_model(), expected)
+    assert observed_targets() == before
+    seen = statuses(tmp_path, recording.run_id)
+    assert {name: seen[name].recorded > 0 for name in NAMES} == dict.fromkeys(NAMES, True)
+    assert the_run(tmp_path, recording.run_id).status == "complete"
+
+
+@pytest.mark.parametrize("broken", NAMES)
+def test_a_hook_that_raises_changes_nothing_and_is_named(
+    broken: str, tmp_path: Path, expected: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FailingEmit(Emit):
+        def __call__(self, observation: Any) -> None:
+            if self.hook == broken:
+                raise ValueError(f"{broken} fell over")
+            super().__call__(observation)
+
+    monkeypatch.setattr(recorder, "Emit", FailingEmit)
+    with record("broken", store=tmp_path) as recording:
+        assert torch.equal(run_model(), expected)
+    run = the_run(tmp_path, recording.run_id)
+    assert run.status == "partial"
+    assert broken in (run.status_reason or "")
+    status = statuses(tmp_path, recording.run_id)[broken]
+    assert (status.state, status.reason, status.recorded) == ("failed", f"ValueError: {broken} fell over", 0)
+    assert status.lost > 0
+
+
+def test_a_hook_whose_target_is_missing_is_unavailable_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor.ir import StorageBox
+
+    monkeypatch.delattr(StorageBox, "should_realize_on_reuse")
+    with record("missing", store=tmp_path) as recording:
+        pass
+    status = statuses(tmp_path, recording.run_id)["realize"]
+    assert (status.state, status.reason) == ("unavailable", "torch has no StorageBox.should_realize_on_reuse")
+    assert the_run(tmp_path, recording.run_id).status == "partial"
+
+
+def test_strict_raises_what_goes_wrong_in_a_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fusionscope.collector.hooks import wrapper_plan
+
+    def broken_line(_line: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(wrapper_plan, "_line", broken_line)
+    with pytest.raises(Exception, match="ZeroDivisionError"), record("strict", store=tmp_path, strict=True):
+        run_model()
+
+
+def test_a_backend_that_is_not_inductor_is_said(tmp_path: Path) -> None:
+    with record("eager backend", store=tmp_path, strict=True) as recording:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    status = statuses(tmp_path, recording.run_id)["fusion_pairs"]
+    assert (status.state, status.reason) == ("unavailable", "not recorded: backend eager")
+
+
+class _Target:
+    def method(self, x: int) -> int:
+        return x
+
+    @classmethod
+    def of_class(cls, x: int) -> int:
+        return x
+
+    @staticmethod
+    def static(x: int) -> int:
+        return x
+
+
+@pytest.mark.parametrize("name", ["method", "of_class", "static"])
+def test_a_patched_method_stays_what_it_is_and_comes_back(name: str) -> None:
+    found = vars(_Target)[name]
+    with patched(_Target, name, lambda original: lambda *args: original(*args) + 1):
+        assert getattr(_Target(), name)(1) == 2
+    assert vars(_Target)[name] is found
+
+
+def test_a_missing_parameter_is_named() -> None:
+    assert missing(_Target, "method", "x") is None
+    assert missing(_Target, "method", "y") == "_Target.method has no parameter y"
+    assert missing(_Target, "gone") == "torch has no _Target.gone"

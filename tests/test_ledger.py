@@ -1,0 +1,282 @@
+"""What the library says about real compiles, checked against generated code, torch's own log and known values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from fusionscope.collector import record
+from fusionscope.storage import records
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries._rows import records_of
+from models import MLP, Shapes, everything, everything_inputs, scaled
+
+T = TypeVar("T")
+MLP_PEAK, MLP_ESTIMATE = 262_656, 393_728
+INFERENCE = "0/0.inference"
+
+
+class Recorded:
+    """A run in a library, asked by record type."""
+
+    def __init__(self, store: Path, run_id: str) -> None:
+        self._library, self._run_id = Library(store), run_id
+
+    def all(self, kind: type[T]) -> list[T]:
+        """Every row of a table."""
+        return self._library.ask(records_of, kind, self._run_id)
+
+    def of(self, kind: type[T], graph_id: str) -> list[T]:
+        """The rows of one graph."""
+        return [row for row in self.all(kind) if row.graph_id == graph_id]  # type: ignore[attr-defined]
+
+    def peak(self, basis: str, graph_id: str = INFERENCE) -> int:
+        """The highest point of a memory timeline."""
+        return max(p.live_bytes for p in self.of(records.MemoryPoint, graph_id) if p.basis == basis)
+
+
+def recorded(store: Path, drive: Any) -> Recorded:
+    """Record `drive()` from a clean Dynamo."""
+    torch._dynamo.reset()
+    with record("ledger", store=store, strict=True) as recording:
+        drive()
+    return Recorded(store, recording.run_id)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ledger")
+
+
+@pytest.fixture(scope="module")
+def mlp(store: Path) -> Recorded:
+    """The MLP with its weights as parameters: 64 rows of 512, no gradients."""
+
+    def drive() -> None:
+        with torch.no_grad():
+            torch.compile(MLP())(torch.randn(64, 512))
+
+    return recorded(store, drive)
+
+
+@pytest.fixture(scope="module")
+def training(store: Path) -> Recorded:
+    """A training step: forward, then backward."""
+
+    def drive() -> None:
+        model = torch.compile(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64)))
+        model(torch.randn(32, 64)).square().mean().backward()
+
+    return recorded(store, drive)
+
+
+@pytest.fixture(scope="module")
+def lowering(store: Path) -> Recorded:
+    """A convolution whose layout is changed, and a producer with several users."""
+
+    def drive() -> None:
+        with torch.no_grad():
+            torch.compile(everything)(*everything_inputs())
+            torch.compile(scaled)(torch.randn(64, 32))
+
+    return recorded(store, drive)
+
+
+@pytest.fixture(scope="module")
+def shapes(store: Path) -> Recorded:
+    """A break, and a shape that changes."""
+
+    def drive() -> None:
+        model = torch.compile(Shapes())
+        for rows in (4, 6, 8):
+            model(torch.randn(rows, 16))
+
+    return recorded(store, drive)
+
+
+def test_the_plan_is_the_measured_peak_and_the_estimate_is_another_number(mlp: Recorded) -> None:
+    assert mlp.peak("plan") == MLP_PEAK
+    assert mlp.peak("estimate") == MLP_ESTIMATE
+    orders = {order.method: order.peak_bytes for order in mlp.of(records.MemoryOrder, INFERENCE)}
+    assert orders["as_given"] == MLP_ESTIMATE
+
+
+def test_a_refused_pair_has_torchs_own_reason(mlp: Recorded) -> None:
+    pair = next(d for d in mlp.of(records.FusionDecision, INFERENCE) if (d.a, d.b) == ("op8", "op10"))
+    assert (pair.verdict, pair.reason) == ("refused", "intermediate nodes between node1 & node2")
+    assert pair.reason_code == "intermediate_nodes"
+
+
+def test_every_legal_pair_has_its_score_parts(mlp: Recorded, training: Recorded, lowering: Recorded) -> None:
+    legal = [
+        d
+        for run in (mlp, training, lowering)
+        for d in run.all(records.FusionDecision)
+        if d.verdict in ("legal", "fused")
+    ]
+    assert len(legal) > 10
+    parts = [(d.score_template, d.score_type, d.score_memory, d.score_overlap, d.score_proximity) for d in legal]
+    assert not [part for part in parts if None in part]
+
+
+def test_a_silent_refusal_names_the_predicate_that_refused(lowering: Recorded) -> None:
+    pair = lowering.of(records.FusionDecision, "1/0.inference")[0]
+    assert (pair.a, pair.b, pair.verdict, pair.reason) == ("op0", "op1", "refused", None)
+    assert pair.refused_by == "CppScheduling.can_fuse_vertical"
+    assert pair.reason_code == "silent:CppScheduling.can_fuse_vertical"
+    assert pair.shared_bytes == 64 * 32 * 4 + 4  # x, and the maximum
+
+
+@pytest.mark.parametrize("run", ["mlp", "training", "lowering", "shapes"])
+def test_every_scheduler_node_is_in_one_group_and_every_group_in_one_call(
+    run: str, request: pytest.FixtureRequest
+) -> None:
+    seen: Recorded = request.getfixturevalue(run)
+    for graph in {group.graph_id for group in seen.all(records.FusionGroup)}:
+        groups = seen.of(records.FusionGroup, graph)
+        members = [member for group in groups for member in group.members]
+        assert sorted(members) == sorted(node.ir_node for node in seen.of(records.IrNode, graph))
+        working = {g.group_id for g in groups if not _all_nop(seen, graph, g.members)}
+        called = [group for call in seen.of(records.KernelCall, graph) for group in call.group_ids]
+        assert sorted(called) == sorted(working)
+
+
+def _all_nop(seen: Recorded, graph: str, members: tuple[str, ...]) -> bool:
+    kinds = {node.ir_node: node.kind for node in seen.of(records.IrNode, graph)}
+    return all(kinds[member] == "nop" for member in members)
+
+
+@pytest.mark.parametrize("run", ["mlp", "training", "lowering"])
+def test_fused_pairs_in_the_order_taken_give_the_final_groups(run: str, request: pytest.FixtureRequest) -> None:
+    seen: Recorded = request.getfixturevalue(run)
+    for graph in {group.graph_id for group in seen.all(records.FusionGroup)}:
+        members = {node.ir_node: {node.ir_node} for node in seen.of(records.IrNode, graph)}
+        fused = [d for d in seen.of(records.FusionDecision, graph) if d.verdict == "fused"]
+        for decision in sorted(fused, key=lambda d: d.order_taken or 0):
+            members[decision.result or ""] = members.pop(decision.a) | members.pop(decision.b)
+        assert members == {g.group_id: set(g.members) for g in seen.of(records.FusionGroup, graph)}
+
+
+@pytest.mark.parametrize("run", ["mlp", "training", "lowering"])
+def test_a_call_points_at_its_line_of_the_output_code(run: str, request: pytest.FixtureRequest) -> None:
+    seen: Recorded = request.getfixturevalue(run)
+    code = {graph.graph_id: (graph.output_code or "").splitlines() for graph in seen.all(records.Graph)}
+    names = {kernel.kernel_id: kernel.name for kernel in seen.all(records.Kernel)}
+    for call in seen.all(records.KernelCall):
+        assert call.line is not None
+        assert names[call.kernel_id] in code[call.graph_id][call.line - 1]
+
+
+def test_generated_kernels_carry_their_source_and_what_they_move(mlp: Recorded) -> None:
+    kernels = {kernel.name: kernel for kernel in mlp.of(records.Kernel, INFERENCE)}
+    relu = kernels["cpp_fused_relu_0"]
+    assert relu.backend == "cpp"
+    assert (relu.source or "").lstrip().startswith("#include")
+    assert (relu.source or "").rstrip().endswith("}")
+    assert (relu.bytes_read, relu.bytes_written) == (64 * 512 * 4, 64 * 512 * 4)
+    addmm = kernels["extern_kernels.addmm"]
+    assert addmm.backend == "extern"
+    assert addmm.bytes_read == (512 * 512 + 512 + 64 * 512) * 4
+    assert addmm.flops == 2 * 64 * 512 * 512
+
+
+def test_every_buffer_of_the_wrapper_is_recorded(mlp: Recorded, training: Recorded) -> None:
+    import re
+
+    for seen in (mlp, training):
+        for graph in (g for g in seen.all(records.Graph) if g.output_code):
+            code = (graph.output_code or "").split("def call(")[1]
+            allocated = set(re.findall(r"^\s+(buf\d+) = empty_strided", code, re.M))
+            reused = set(re.findall(r"^\s+(buf\d+) = .*# reuse", code, re.M))
+            known = {buffer.buffer for buffer in seen.of(records.Buffer, graph.graph_id)}
+            assert allocated | reused <= known
+
+
+def test_an_edge_inside_a_kernel_is_not_materialised(mlp: Recorded) -> None:
+    edges = {(edge.src, edge.dst): edge.materialised for edge in mlp.of(records.IrEdge, INFERENCE)}
+    assert edges["op8", "op9"] is False  # exp stays in registers
+    assert edges["op0", "op1"] is True
+
+
+def test_an_op_knows_its_module_and_source_line(mlp: Recorded) -> None:
+    node = next(n for n in mlp.of(records.GraphNode, INFERENCE) if n.node == "addmm_1")
+    assert node.module_path == "layers.1"
+    assert (Path(node.file or "").name, node.source_text) == ("models.py", "x = torch.relu(layer(x))")
+    assert (node.shape, node.stride, node.dtype, node.bytes) == (("64", "512"), ("512", "1"), "float32", 131_072)
+
+
+def test_forward_and_backward_each_have_groups_kernels_and_a_plan(training: Recorded) -> None:
+    for graph in ("0/0.forward", "0/0.backward"):
+        assert training.of(records.FusionGroup, graph)
+        assert training.of(records.KernelCall, graph)
+        assert training.peak("plan", graph) > 0
+
+
+def test_what_is_saved_for_backward_is_told_from_what_the_user_gets(training: Recorded) -> None:
+    forward = {b.buffer: b.category for b in training.of(records.Buffer, "0/0.forward")}
+    backward = {b.buffer: b.category for b in training.of(records.Buffer, "0/0.backward")}
+    assert {"weight", "saved", "output"} <= set(forward.values())
+    assert {"saved", "gradient"} <= set(backward.values())
+    assert backward["tangents_1"] == "gradient"
+
+
+def test_an_inlined_producer_says_where_it_is_computed_again(lowering: Recorded) -> None:
+    sine = next(d for d in lowering.all(records.RealizeDecision) if d.node == "sin")
+    assert (sine.users, sine.realized, sine.copies) == (2, False, 3)
+    assert (sine.reason or "").startswith("inlined: 1 read and 2 operations stay below the limits")
+
+
+def test_a_producer_too_costly_to_repeat_is_realized(mlp: Recorded) -> None:
+    exp = next(d for d in mlp.all(records.RealizeDecision) if d.node == "exp")
+    assert (exp.realized, exp.copies) == (True, 1)
+    assert exp.reason == "realized: exp is too costly on a CPU to be computed in each of 2 users"
+
+
+def test_a_layout_copy_has_its_strides_and_bytes(lowering: Recorded) -> None:
+    copies = [change for change in lowering.all(records.LayoutChange) if change.is_copy]
+    image = next(c for c in copies if c.from_stride == ("6272", "196", "14", "1"))
+    assert (image.node, image.to_stride) == ("convolution", ("6272", "1", "448", "32"))
+    assert image.bytes == 2 * 32 * 14 * 14 * 4
+
+
+def test_a_break_is_one_site_with_its_line_and_hint(shapes: Recorded) -> None:
+    (site,) = shapes.all(records.GraphBreak)
+    assert Path(site.file or "").name == "models.py"
+    assert site.kind == "Failed to trace builtin operator"
+    assert "print" in (site.hint or "")
+
+
+def test_a_recompile_names_the_guard_that_failed(shapes: Recorded) -> None:
+    recompile = next(r for r in shapes.all(records.Recompile) if r.compile_id == "0/1")
+    assert (recompile.previous_compile_id, recompile.guard_value, recompile.outcome) == ("0/0", "6", "done")
+    assert "size mismatch at index 0" in (recompile.guard or "")
+
+
+def test_a_resumed_frame_names_what_it_resumes(shapes: Recorded) -> None:
+    compiles = {compile.compile_id: compile for compile in shapes.all(records.Compile)}
+    assert compiles["0/0"].resume_of is None
+    assert compiles["1/0"].resume_of == "forward"
+    assert {compile.outcome for compile in compiles.values()} == {"compiled"}
+    assert compiles["0/0"].attempts == 2  # Dynamo traces again after it met the break
+
+
+def test_a_reset_of_dynamo_starts_a_new_epoch(store: Path) -> None:
+    def drive() -> None:
+        torch.compile(torch.sin)(torch.ones(3))
+        torch._dynamo.reset()
+        torch.compile(torch.cos)(torch.ones(3))
+
+    compiles = recorded(store, drive).all(records.Compile)
+    assert [(compile.compile_id, compile.epoch) for compile in compiles] == [("0/0", 0), ("0/0@1", 1)]
+
+
+def test_phases_nest_and_lie_within_their_parents(mlp: Recorded) -> None:
+    phases = {phase.phase_id: phase for phase in mlp.all(records.CompilePhase)}
+    assert {"entire_frame_compile", "backend_compile", "Scheduler.__init__"} <= {p.name for p in phases.values()}
+    for phase in phases.values():
+        if phase.parent in phases:
+            parent = phases[phase.parent]
+            assert parent.start_s <= phase.start_s + 1e-6
+            assert phase.start_s + phase.duration_s <= parent.start_s + parent.duration_s + 1e-6
