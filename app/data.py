@@ -74,7 +74,7 @@ def shown_run(known: list[RunSummary]) -> RunSummary | None:
 
 
 def current_run() -> RunSummary:
-    """The run that the page is about, written back to the URL so that a copied address always names it.
+    """The run that the page is about. The URL is left alone: each writing of it is a step of the back button.
 
     Stops the page: with the empty state where the library is empty, with one sentence where it lacks the run asked for.
     """
@@ -86,7 +86,7 @@ def current_run() -> RunSummary:
     if shown is None:
         style.notice("The library does not hold the run that this address names. Choose one on the page Runs.")
         st.stop()
-    st.query_params["run"] = st.session_state["run"] = shown.run_id
+    st.session_state["run"] = shown.run_id
     return shown
 
 

@@ -55,13 +55,13 @@ def short_dtype(dtype: Any) -> str:
 
 
 def node_kind(node: Any) -> str:
-    """pointwise, reduction, template, extern or nop: the kind of a scheduler node."""
+    """pointwise, reduction, template, extern, or nop: a node that runs nothing, like an item of a call's tuple."""
     if node.is_template():
         return "template"
+    if type(node).__name__ == "NopKernelSchedulerNode" or type(node.node).__name__ == "MultiOutput":
+        return "nop"
     if node.is_extern():
         return "extern"
-    if type(node).__name__ == "NopKernelSchedulerNode":
-        return "nop"
     return "reduction" if node.is_reduction() else "pointwise"
 
 

@@ -9,11 +9,16 @@ NOTHING = "–"  # not recorded
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns set under their heads: numbers to the right, None as a dash."""
-    cells = [list(head), *([NOTHING if cell is None else str(cell) for cell in row] for row in rows)]
+    cells = [list(head), *(list(map(or_dash, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [len(cells) > 1 and all(_numeric(row[i]) for row in cells[1:]) for i in range(len(head))]
     forms = [f"{{:{'>' if flag else '<'}{width}}}" for width, flag in zip(widths, right, strict=True)]
     return "\n".join("  ".join(forms).format(*row).rstrip() for row in cells)
+
+
+def or_dash(value: object) -> str:
+    """The value as text; a dash where it was not recorded."""
+    return NOTHING if value is None else str(value)
 
 
 def bytes_(value: float | None) -> str | None:

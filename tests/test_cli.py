@@ -122,6 +122,8 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         (["record", "no_such_sample"], "there is no sample model 'no_such_sample'"),
         (["record", "no_such_file.py"], "there is no file no_such_file.py"),
         (["record", "mlp_parameters", "--stop-after", "0"], "'0' is no number from 1"),
+        (["run"], "give a script, or -m and a module"),
+        (["run", "--bogus", "script.py"], "unrecognized arguments: --bogus"),
         (["run", "no_such_file.py"], "no_such_file.py does not exist"),
         (["run", "-m", "no_such_module"], "there is no module no_such_module"),
         (["app", "--port", "70000"], "'70000' is no port"),
@@ -161,7 +163,7 @@ def test_record_takes_a_model_file(model: Path, tmp_path: Path, capsys: pytest.C
     store = tmp_path / "store"
     assert main(["record", str(model), "--no-measure", "--tag", "a", "--json", "--store", str(store)]) == 0
     run = only_run(store)
-    assert (run.name, run.status, run.compiles) == (model.stem, "complete", 1)
+    assert (run.name, run.status, run.graphs) == (model.stem, "complete", 1)
     assert json.loads(capsys.readouterr().out)["run_id"] == run.run_id
     kept = Library(store).ask(overview.run, run.run_id)
     assert (kept.source_path, kept.tags) == (str(model), ("a",))
@@ -175,6 +177,7 @@ def test_record_keeps_what_a_failing_model_compiled(
     assert main(["record", f"{model}:build_failing", "--no-measure", "--store", str(tmp_path / "store")]) == 3
     err = capsys.readouterr().err
     assert "Traceback" in err
+    print(err)
     assert "collector/" not in err
     assert err.splitlines()[-1].startswith(f"fusionscope: {model.stem} failed with ")
     run = only_run(tmp_path / "store")

@@ -13,7 +13,7 @@ from fusionscope.app.figures.dag import KernelGraph
 
 STATIC = Path(__file__).parents[1] / "static"
 VIS = "app/static/vis-network-9.1.2.min.js"  # as pyvis 0.3.2 packages it; its own page would load from a CDN
-HEIGHT, LEAST_HEIGHT = 600, 300  # of the picture in pixels
+HEIGHT, LEAST_HEIGHT = 600, 360  # of the picture in pixels
 HTML = """
 <div class="canvas">
   <div class="tools">
@@ -72,5 +72,7 @@ def _legend(graph: KernelGraph) -> list[dict[str, Any]]:
     }
     entries: list[dict[str, Any]] = [{"colour": colour, "name": name} for colour, name in reversed(names.items())]
     if any(node["dashed"] for node in graph.network.nodes):
-        entries.append({"dashed": True, "name": "computed again"})
+        entries.append({"mark": "dashed", "name": "computed again"})
+    if any("dashes" in edge for edge in graph.network.edges):
+        entries.append({"mark": "refused", "name": "refused pair"})
     return entries

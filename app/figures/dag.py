@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -13,39 +12,19 @@ from typing import Any
 from pyvis.network import Network
 
 from fusionscope.app import style
-from fusionscope.app.figures.layout import Point, Size, layered
+from fusionscope.app.figures.boxes import CHARACTER, Box, Unit, short_kernel, units
+from fusionscope.app.figures.layout import Point, layered
 from fusionscope.storage.queries.fusion import Decision, Flow, Group, Lowering
 
 VIEWPORT = (840.0, 560.0)  # of the canvas in pixels, less its margin
-CHARACTER, LINE, PADDING = 7.3, 16.0, 10.0  # pixels of the canvas font at scale 1
-LABEL_LENGTH = 22
-FRAME, FRAME_TITLE, FRAME_ROWS = (
-    10.0,
-    18.0,
-    4,
-)  # margin of a frame around the groups of one kernel, room for its name, boxes in a column
-VIEWS = frozenset(
-    ("alias", "as_strided", "expand", "getitem", "permute", "reshape", "select", "slice", "split", "squeeze", "t")
-    + ("transpose", "unbind", "unsqueeze", "view")
-)
 REFUSALS_DRAWN = 24
-GENERATED = re.compile(r"^(cpp|triton_\w{3})_fused_")
-PHYSICS_OFF = {
+NEAR = 260.0  # pixels: an edge that goes further to the side, or up, leaves its column
+FALL = {"enabled": True, "type": "cubicBezier", "forceDirection": "vertical", "roundness": 0.45}
+BOW = {"enabled": True, "type": "curvedCW", "roundness": 0.3}  # inside a frame, around the boxes between
+OPTIONS = {
     "physics": {"enabled": False},
-    "interaction": {
-        "hover": True,
-        "dragNodes": False,
-        "multiselect": False,
-        "tooltipDelay": 120,
-        "hideEdgesOnDrag": False,
-        "keyboard": {"enabled": False},
-    },
-    "edges": {
-        "arrows": {"to": {"enabled": True, "scaleFactor": 0.4}},
-        "smooth": {"enabled": True, "type": "cubicBezier", "forceDirection": "vertical", "roundness": 0.45},
-        "selectionWidth": 1,
-        "hoverWidth": 0.5,
-    },
+    "interaction": {"hover": True, "dragNodes": False, "multiselect": False, "tooltipDelay": 120},
+    "edges": {"arrows": {"to": {"enabled": True, "scaleFactor": 0.4}}, "selectionWidth": 1, "hoverWidth": 0.5},
 }
 
 
@@ -76,139 +55,38 @@ def kernel_graph(
 
     `refused`: pairs to join by a dashed line, where they ended in different groups.
     """
-    again = _computed_again(lowerings)
-    units = _units(groups)
-    boxes = {
-        group.group_id: _lines(group, len(inside) > 1, again.get(group.group_id, ()))
-        for inside in units.values()
-        for group in inside
-    }
-    sizes = {name: _size(lines) for name, lines in boxes.items()}
-    unit_of = {group.group_id: unit for unit, inside in units.items() for group in inside}
-    unit_sizes = {unit: _unit_size([sizes[g.group_id] for g in inside]) for unit, inside in units.items()}
-    centres = layered(unit_sizes, [(unit_of[f.src], unit_of[f.dst]) for f in flows], VIEWPORT)
+    placed = units(groups, lowerings)
+    unit_of = {box.group.group_id: name for name, unit in placed.items() for box in unit.boxes}
+    sizes = {name: unit.size for name, unit in placed.items()}
+    centres = layered(sizes, [(unit_of[flow.src], unit_of[flow.dst]) for flow in flows], VIEWPORT)
     network = Network(directed=True)
-    network.set_options(json.dumps(PHYSICS_OFF))
-    frames = []
-    for unit, inside in units.items():
-        places = _stack([sizes[g.group_id] for g in inside], centres[unit])
-        for group, place in zip(inside, places, strict=True):
-            network.nodes.append(_node(group, boxes[group.group_id], sizes[group.group_id], place))
-        if len(inside) > 1:
-            frames.append(_frame(inside[0], unit_sizes[unit], centres[unit]))
-    network.edges.extend(_edges(flows, {node["id"]: (node["x"], node["y"]) for node in network.nodes}))
+    network.set_options(json.dumps(OPTIONS))
+    for name, unit in placed.items():
+        network.nodes.extend(map(_node, unit.boxes, unit.places(centres[name])))
+    network.edges.extend(_edges(flows, {node["id"]: (node["x"], node["y"]) for node in network.nodes}, unit_of))
     network.edges.extend(_refusals(refused))
-    bottoms = [centres[unit][1] + unit_sizes[unit][1] / 2 for unit in units]
-    return KernelGraph(network, frames, max(bottoms, default=0.0))
+    frames = [_frame(unit, centres[name]) for name, unit in placed.items() if unit.framed]
+    return KernelGraph(network, frames, max((y + sizes[name][1] / 2 for name, (_, y) in centres.items()), default=0.0))
 
 
-def short_kernel(name: str) -> str:
-    """A kernel's name without the parts that every kernel bears."""
-    return (
-        GENERATED.sub("", name)
-        .removeprefix("extern_kernels.")
-        .removeprefix("torch.ops.")
-        .removeprefix("aten.")
-        .removesuffix(".default")
-    )
+def _frame(unit: Unit, centre: Point) -> Frame:
+    (width, height), (x, y) = unit.size, centre
+    name = short_kernel(unit.boxes[0].group.kernel or "")
+    return Frame(style.short(name, int(width / CHARACTER)), x - width / 2, y - height / 2, width, height)
 
 
-def _computed_again(lowerings: Sequence[Lowering]) -> dict[str, tuple[str, ...]]:
-    """For each group, the producers that it computes for itself because lowering inlined them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for lowering in lowerings:
-        if not lowering.realized:
-            for group in lowering.groups:
-                found[group] = (*found.get(group, ()), lowering.node)
-    return found
-
-
-def operators(group: Group) -> str:
-    """What a group computes, by operator and without views; the middle goes first where it is long."""
-    names = [operator(target) for target in group.targets]
-    return ", ".join(dict.fromkeys([name for name in names if name not in VIEWS] or names)) or group.group_id
-
-
-def operator(target: str) -> str:
-    """`add` for aten.add.Tensor, `getitem` for <built-in function getitem>."""
-    return target.removeprefix("<built-in function ").removesuffix(">").removeprefix("aten.").split(".")[0]
-
-
-def _lines(group: Group, framed: bool, again: Sequence[str]) -> tuple[str, ...]:
-    """Text in a box: its kernel (inside a frame: its operators), how much it does, and what lowering inlined into it."""
-    name = operators(group) if framed or group.kernel is None else short_kernel(group.kernel)
-    moved = (group.bytes_read or 0) + (group.bytes_written or 0)
-    facts = style.plural(len(group.ops), "op") + (f" · {style.size(moved)}" if moved else "")
-    inlined = (style.short(f"inlined: {', '.join(again)}", LABEL_LENGTH),) if again else ()
-    return (style.short(name, LABEL_LENGTH), facts, *inlined)
-
-
-def _size(lines: Sequence[str]) -> Size:
-    return max(max(map(len, lines)) * CHARACTER + 2 * PADDING, 84.0), len(lines) * LINE + PADDING
-
-
-def _units(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Groups by the kernel call that runs them; a group without a call stands alone."""
-    units: dict[str, list[Group]] = {}
-    for group in groups:
-        units.setdefault(group.group_id if group.call is None else f"call {group.call}", []).append(group)
-    return units
-
-
-def _unit_size(sizes: Sequence[Size]) -> Size:
-    """A single box as it is; several as a grid inside a frame."""
-    if len(sizes) == 1:
-        return sizes[0]
-    columns = _grid(sizes)
-    width = sum(max(w for w, _ in column) + FRAME for column in columns) + FRAME
-    return width, max(sum(h + FRAME for _, h in column) for column in columns) + FRAME + FRAME_TITLE
-
-
-def _grid(sizes: Sequence[Size]) -> list[Sequence[Size]]:
-    """Columns of a frame, filled from top to bottom."""
-    rows = math.ceil(len(sizes) / math.ceil(len(sizes) / FRAME_ROWS))
-    return [sizes[start : start + rows] for start in range(0, len(sizes), rows)]
-
-
-def _stack(sizes: Sequence[Size], centre: Point) -> list[Point]:
-    """Centres of the boxes of a unit."""
-    if len(sizes) == 1:
-        return [centre]
-    width, height = _unit_size(sizes)
-    left, top = centre[0] - width / 2 + FRAME, centre[1] - height / 2 + FRAME_TITLE + FRAME
-    places = []
-    for column in _grid(sizes):
-        breadth, y = max(w for w, _ in column), top
-        for _, high in column:
-            places.append((left + breadth / 2, y + high / 2))
-            y += high + FRAME
-        left += breadth + FRAME
-    return places
-
-
-def _frame(group: Group, size: Size, centre: Point) -> Frame:
-    (width, height), (x, y) = size, centre
-    return Frame(
-        style.short(short_kernel(group.kernel or ""), int(width / CHARACTER)),
-        x - width / 2,
-        y - height / 2,
-        width,
-        height,
-    )
-
-
-def _node(group: Group, lines: tuple[str, ...], size: Size, place: Point) -> dict[str, Any]:
+def _node(box: Box, place: Point) -> dict[str, Any]:
     """A pyvis node; the canvas draws `lines` in a box of this size and colour."""
     return {
-        "id": group.group_id,
-        "label": lines[0],
-        "lines": lines,
-        "title": _tooltip(group),
+        "id": box.group.group_id,
+        "label": box.lines[0],
+        "lines": box.lines,
+        "title": _tooltip(box.group),
         "shape": "custom",
-        "boxWidth": round(size[0]),
-        "boxHeight": round(size[1]),
-        "kind": style.KIND_COLOURS[group.kind],
-        "dashed": group.recomputed,
+        "boxWidth": round(box.size[0]),
+        "boxHeight": round(box.size[1]),
+        "kind": style.KIND_COLOURS[box.group.kind],
+        "dashed": box.group.recomputed,
         "x": round(place[0]),
         "y": round(place[1]),
     }
@@ -225,7 +103,7 @@ def _tooltip(group: Group) -> str:
     return "\n".join([*facts, "computed again in the backward pass"] if group.recomputed else facts)
 
 
-def _edges(flows: Sequence[Flow], places: Mapping[str, Point]) -> list[dict[str, Any]]:
+def _edges(flows: Sequence[Flow], places: Mapping[str, Point], unit_of: Mapping[str, str]) -> list[dict[str, Any]]:
     most = max((flow.bytes or 0 for flow in flows), default=0)
     return [
         {
@@ -235,6 +113,7 @@ def _edges(flows: Sequence[Flow], places: Mapping[str, Point]) -> list[dict[str,
             "width": _edge_width(flow.bytes, most),
             "title": f"{', '.join(flow.buffers)}\n{style.size(flow.bytes)}",
             "color": {"opacity": 0.5 if _near(places[flow.src], places[flow.dst]) else 0.16},
+            "smooth": BOW if unit_of[flow.src] == unit_of[flow.dst] else FALL,
         }
         for flow in flows
     ]
@@ -256,15 +135,16 @@ def _refusals(refused: Sequence[Decision]) -> list[dict[str, Any]]:
             "width": 1.5,
             "arrows": {"to": {"enabled": False}},
             "color": {"color": style.LOSS, "highlight": style.LOSS, "hover": style.LOSS, "opacity": 0.9},
-            "title": f"refused: {decision.reason or 'torch gave no reason'}\n{style.size(decision.shared_bytes)} shared",
+            "smooth": BOW,
+            "title": f"refused: {decision.reason or 'no reason given'}\n{style.size(decision.shared_bytes)} shared",
         }
         for (a, b), decision in list(largest.items())[:REFUSALS_DRAWN]
     ]
 
 
 def _near(src: Point, dst: Point) -> bool:
-    """Whether an edge stays inside a column: those that run across the picture are drawn fainter."""
-    return abs(dst[0] - src[0]) < 260 and dst[1] > src[1]
+    """Whether an edge stays in its column; those that run across the picture are drawn fainter."""
+    return abs(dst[0] - src[0]) < NEAR and dst[1] > src[1]
 
 
 def _edge_width(count: int | None, most: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 Size = tuple[float, float]  # width, height in pixels at scale 1
 Point = tuple[float, float]  # centre, in the same pixels
@@ -33,7 +34,7 @@ class _Layers:
 
 @dataclass(slots=True)
 class _Folding:
-    """A cut of the ranks into columns: the size of the picture, the column of each rank, each column's shift to the right."""
+    """A cut of the ranks into columns: size of the picture, column of each rank, shift of each column to the right."""
 
     width: float
     height: float
@@ -61,7 +62,7 @@ def layered(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]], viewpor
 
 
 def _ranks(count: int, pairs: list[tuple[int, int]]) -> list[int]:
-    """Longest path from a source; a pure source then moves down beside its first user. A cycle keeps the order given."""
+    """Longest path from a source; a pure source then moves down to its first user. Cycles stay as they are found."""
     below: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count
     for a, b in pairs:
@@ -151,7 +152,7 @@ def _place(layers: _Layers) -> list[float]:
 def _offsets(rank: list[int], width: list[float]) -> list[float]:
     """Distance of each vertex from the first of its rank when all stand as close as they may."""
     offsets = [0.0]
-    for left, right in zip(rank, rank[1:], strict=False):
+    for left, right in pairwise(rank):
         offsets.append(offsets[-1] + (width[left] + width[right]) / 2 + GAP_X)
     return offsets
 
@@ -195,7 +196,7 @@ def _columns(
 ) -> _Folding:
     """The ranks in `count` columns."""
     share = tops[-1] / count
-    columns = [min(count - 1, int((top + bottom) / 2 / share)) for top, bottom in zip(tops, tops[1:], strict=False)]
+    columns = [min(count - 1, int((top + bottom) / 2 / share)) for top, bottom in pairwise(tops)]
     left, right = [math.inf] * count, [-math.inf] * count
     for name, r in rank.items():
         half = sizes[name][0] / 2
@@ -206,7 +207,7 @@ def _columns(
         shifts.append(reached - lo if hi >= lo else reached)
         reached += hi - lo + GAP_COLUMN if hi >= lo else 0.0
     height = max(
-        sum(bottom - top for top, bottom, c in zip(tops, tops[1:], columns, strict=False) if c == column)
+        sum(bottom - top for (top, bottom), c in zip(pairwise(tops), columns, strict=True) if c == column)
         for column in set(columns)
     )
     return _Folding(reached - GAP_COLUMN, height - GAP_Y, columns, shifts)

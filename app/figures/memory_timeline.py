@@ -1,4 +1,4 @@
-"""Memory over time: a plan as a step area above the lifetimes of its buffers, and curves that have an axis of their own."""
+"""Memory over time: a plan as a step area above the lifetimes of its buffers, and curves with an axis of their own."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _chains(lifetimes: Sequence[Lifetime]) -> dict[str, list[Lifetime]]:
 
 
 def _planned(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
-    """Buffers that the call allocates or frees; the inputs and weights that it leaves alone would only fill the picture."""
+    """Buffers that the call allocates or frees. The inputs and weights that it leaves alone would fill the picture."""
     return [life for life in lifetimes if life.bytes and not (life.at_entry and life.freed_at is None)]
 
 
@@ -183,10 +183,11 @@ def _mark(figure: go.Figure, points: Sequence[Point], peak: int, step: int) -> N
     most = next(point.live_bytes for point in points if point.step == peak)
     figure.add_vline(peak + 0.5, line={"color": PEAK, "width": 1.5, "dash": "dash"})
     middle = (points[0].step + points[-1].step) / 2
+    side, shift = ("left", 5) if peak < middle else ("right", -5)
     figure.add_annotation(
-        x=peak + 0.5, y=most, row=1, col=1, text=f"peak {style.size(most)}, step {peak}", showarrow=False,
-        xanchor="left" if peak < middle else "right", yanchor="bottom", xshift=5 if peak < middle else -5, font={"color": PEAK},
-    )  # fmt: skip
+        **{"x": peak + 0.5, "y": most, "row": 1, "col": 1, "xanchor": side, "yanchor": "bottom", "xshift": shift},
+        **{"text": f"peak {style.size(most)}, step {peak}", "showarrow": False, "font": {"color": PEAK}},
+    )
     if step != peak:
         figure.add_vline(step + 0.5, line={"color": CURSOR, "width": 1.5, "dash": "dot"})
 
@@ -194,9 +195,9 @@ def _mark(figure: go.Figure, points: Sequence[Point], peak: int, step: int) -> N
 def _title(figure: go.Figure, row: int, text: str) -> None:
     """A quiet title at the top left of a row."""
     figure.add_annotation(
-        text=text, row=row, col=1, x=0, y=1, xref="x domain", yref="y domain", showarrow=False, xanchor="left", yanchor="bottom",
-        font={"size": 12}, opacity=0.7,
-    )  # fmt: skip
+        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
+        **{"text": text, "row": row, "col": 1, "showarrow": False, "font": {"size": 12}, "opacity": 0.7},
+    )
 
 
 def _byte_axis(figure: go.Figure, most: int, least: int, row: int | None = None) -> None:
@@ -204,9 +205,13 @@ def _byte_axis(figure: go.Figure, most: int, least: int, row: int | None = None)
     ticks = byte_ticks(most, min(least, 0))
     room = 0.12 * max(most - min(least, 0), 1)
     figure.update_yaxes(
-        tickvals=ticks, ticktext=[style.size(tick) for tick in ticks], range=[least - room if least < 0 else 0, most + room],
-        zeroline=least < 0, row=row, col=None if row is None else 1,
-    )  # fmt: skip
+        tickvals=ticks,
+        ticktext=[style.size(tick) for tick in ticks],
+        range=[least - room if least < 0 else 0, most + room],
+        zeroline=least < 0,
+        row=row,
+        col=None if row is None else 1,
+    )
 
 
 def byte_ticks(most: int, least: int = 0) -> list[int]:
@@ -217,10 +222,15 @@ def byte_ticks(most: int, least: int = 0) -> list[int]:
 
 def _framed(figure: go.Figure, height: int) -> go.Figure:
     figure.update_layout(
-        height=height, margin={"l": 0, "r": 8, "t": 22, "b": 0}, barmode="overlay", bargap=0, hovermode="closest", uirevision="kept",
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}, dragmode="zoom",
+        height=height,
+        margin={"l": 0, "r": 8, "t": 22, "b": 0},
+        barmode="overlay",
+        bargap=0,
+        hovermode="closest",
+        uirevision="kept",
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
         uniformtext={"minsize": 9, "mode": "hide"},
-    )  # fmt: skip
+    )
     return figure
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from fusionscope.app import style
 from fusionscope.app.screens._absence import absence
-from fusionscope.app.screens._inspector import computed, outcome, scores
+from fusionscope.app.screens._inspector import computed, lowering_reason, scores
 from fusionscope.app.table import table
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering
 from fusionscope.storage.queries.runs import RunSummary
@@ -25,11 +25,12 @@ def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
     rows = [
         {
             "producer": low.node,
-            "decision": outcome(low),
+            "decision": "realized" if low.realized else "inlined",
+            "users": low.users,
             "buffer": low.bytes,
             "source": style.source_line(low.file, low.line),
             "line": (low.source_text or "").strip(),
-            "reason": low.reason or low.threshold,
+            "reason": lowering_reason(low),
             "groups": ", ".join(low.groups),
             "reads": low.reads,
             "operations": low.opcount,
@@ -43,8 +44,8 @@ def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
         config={"line": {"width": 240}, "reason": {"width": 420}},
     )
     style.note(
-        "A producer that is used more than once (by several users, or again and again by one that broadcasts it) is given a buffer or "
-        "inlined in each use: StorageBox.should_realize_on_reuse decides. buffer: what was allocated, or was spared.",
+        "A producer with several users is given a buffer (realized), or repeated in each of them (inlined): "
+        "StorageBox.should_realize_on_reuse decides. buffer: what was stored, or was not.",
         "lowering",
     )
 
@@ -68,8 +69,9 @@ def ledger(decisions: list[Decision], run: RunSummary) -> None:
         return
     table([_row(d) for d in shown], FORMATS, key="ledger", config=WIDTHS)
     style.note(
-        f"{style.plural(len(shown), 'pair')} of {style.number(len(decisions))}; refusals first, by the bytes that both sides touch. "
-        "legal: could have been fused, but another fusion came first. Inductor compares score parts from left to right.",
+        f"{style.plural(len(shown), 'test')} of {style.number(len(decisions))}; refusals first, by the bytes that both "
+        "sides touch. legal: could have been fused, but another fusion came first. Inductor compares the parts of a "
+        "score from left to right.",
         "ledger",
     )
 

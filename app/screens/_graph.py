@@ -11,7 +11,7 @@ from fusionscope.storage.queries.runs import RunSummary
 
 
 def choose_graph(run: RunSummary) -> DecidedGraph:
-    """Pickers of a compiled frame and of its direction, kept in `?graph=`. Stops the page where the run has no graph."""
+    """Pickers of a compiled frame and of its direction, kept in `?graph=`. Stops the page where there is no graph."""
     known = {graph.graph_id: graph for graph in data.ask(graphs.decided_graphs, run.run_id)}
     if not known:
         style.not_recorded(data.why_missing(run, "inductor_graph", "trace_stream"))
@@ -34,8 +34,8 @@ def choose_graph(run: RunSummary) -> DecidedGraph:
     choice = shown if compile_id == shown.compile_id else frames[compile_id][0]
     if len(frames[choice.compile_id]) > 1:
         choice = _choose_direction(frames[choice.compile_id], choice)
-    if choice.graph_id != asked:
-        _show(choice, forget_node=asked != "")
+    if choice.graph_id != shown.graph_id:  # a default is not written: each writing is a step of the back button
+        _show(choice)
     return choice
 
 
@@ -51,11 +51,10 @@ def _choose_direction(inside: list[DecidedGraph], shown: DecidedGraph) -> Decide
     return next(graph for graph in inside if graph.graph_id == chosen)
 
 
-def _show(graph: DecidedGraph, *, forget_node: bool) -> None:
+def _show(graph: DecidedGraph) -> None:
     """Write the choice into the URL; what was chosen inside the previous graph is forgotten."""
-    if forget_node:
-        for name in ("node", "step"):
-            st.query_params.pop(name, None)
+    for name in ("node", "step"):
+        st.query_params.pop(name, None)
     st.query_params["graph"] = graph.graph_id
 
 

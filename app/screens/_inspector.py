@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
 import streamlit as st
 
 from fusionscope.app import data, style
@@ -10,24 +14,26 @@ from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering, SourceLine
 
 SHOWN = 40  # decisions in the inspector; the ledger below the canvas has them all
+CSS = Path(__file__).parents[1] / "static" / "inspector.css"
+SILENT = {"legal": "could have been fused; another fusion was taken first", "refused": "torch gave no reason"}
+HEIGHT = 480  # of a long tab in pixels; it scrolls
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
 
 
 def inspector(run_id: str, graph_id: str, group: Group) -> None:
     """Node, Why, Code, Source and Buffers of a group."""
+    st.html(CSS)
     st.code(group.kernel or group.group_id, language=None, wrap_lines=True)
-    style.note(
-        f"{style.KIND_NAMES[group.kind]} · {style.plural(len(group.members), 'scheduler node')} · {style.plural(len(group.ops), 'op')}",
-        "group",
-    )
+    nodes, ops = style.plural(len(group.members), "scheduler node"), style.plural(len(group.ops), "op")
+    style.note(f"{style.KIND_NAMES[group.kind]} · {nodes} · {ops}", "group")
     node, why, code, source, buffers = st.tabs(["Node", "Why", "Code", "Source", "Buffers"], key="inspector")
     with node:
         _node(run_id, graph_id, group)
-    with why:
+    with why, st.container(height=HEIGHT, border=False):
         _why(run_id, graph_id, group)
     with code:
         _code(run_id, group)
-    with source:
+    with source, st.container(height=HEIGHT, border=False):
         _source(data.ask(fusion.source_lines, run_id, graph_id, group.group_id))
     with buffers:
         _buffers(run_id, graph_id, group)
@@ -53,19 +59,25 @@ def _node(run_id: str, graph_id: str, group: Group) -> None:
 
 def _why(run_id: str, graph_id: str, group: Group) -> None:
     lowerings = [low for low in data.ask(fusion.lowerings, run_id, graph_id) if group.group_id in low.groups]
-    decisions = [
-        d
-        for d in data.ask(fusion.decisions, run_id, graph_id)
-        if group.group_id in d.a_groups or group.group_id in d.b_groups
-    ]
-    if not lowerings and not decisions:
-        style.note("No pair with this group was tested, and no producer in it had several users.", "no-decision")
+    decisions = data.ask(fusion.decisions, run_id, graph_id)
+    entries = list(_merged(d for d in decisions if group.group_id in (*d.a_groups, *d.b_groups)))
+    if not lowerings and not entries:
+        style.note("No pair with this group was tested, and no producer in it was used more than once.", "no-decision")
     for i, lowering in enumerate(lowerings):
         _entry(f"lowering-{i}", f"{lowering.node}: {outcome(lowering)}", lowering_reason(lowering))
-    for i, decision in enumerate(sorted(decisions, key=_telling)[:SHOWN]):
-        _entry(f"decision-{i}", _headline(decision, group.group_id), *_reasons(decision))
-    if len(decisions) > SHOWN:
-        style.note(f"{len(decisions) - SHOWN} more in the ledger below.", "more")
+    for i, (decision, rounds) in enumerate(entries[:SHOWN]):
+        _entry(f"decision-{i}", _headline(decision, group.group_id), *_reasons(decision, group.group_id, rounds))
+    if len(entries) > SHOWN:
+        style.note(f"{len(entries) - SHOWN} more in the ledger below.", "more")
+
+
+def _merged(decisions: Iterable[Decision]) -> Iterable[tuple[Decision, list[int]]]:
+    """Each pair once, with the rounds in which it met the same answer."""
+    for _, same in groupby(
+        sorted(decisions, key=_telling), key=lambda d: (d.a, d.b, d.verdict, d.reason, d.refused_by)
+    ):
+        tests = list(same)
+        yield tests[-1], [test.round for test in tests]
 
 
 def _entry(key: str, title: str, *lines: str) -> None:
@@ -75,33 +87,38 @@ def _entry(key: str, title: str, *lines: str) -> None:
             st.text("\n".join(lines))
 
 
-def _telling(decision: Decision) -> tuple[int, int]:
-    """What was fused in the order taken, then refusals by shared bytes."""
-    if decision.verdict == "fused":
-        return 0, decision.order_taken or 0
-    return 1 + (decision.verdict != "refused"), -(decision.shared_bytes or 0)
+def _telling(decision: Decision) -> tuple[int, int, str, str, int]:
+    """What was fused in the order taken, then refusals by shared bytes; the tests of a pair stand together."""
+    fused = decision.verdict == "fused"
+    kind = 0 if fused else 1 + (decision.verdict != "refused")
+    weight = decision.order_taken or 0 if fused else -(decision.shared_bytes or 0)
+    return kind, weight, decision.a, decision.b, decision.round
 
 
 def _headline(decision: Decision, group_id: str) -> str:
-    own, other = (decision.a, decision.b) if group_id in decision.a_groups else (decision.b, decision.a)
+    (own, _), (other, _) = _sides(decision, group_id)
     inside = group_id in decision.a_groups and group_id in decision.b_groups
-    pair = f"{own} + {other}" if inside else f"{own} with {other}"
     shared = f" · {style.size(decision.shared_bytes)} shared" if decision.shared_bytes is not None else ""
-    return f"{decision.verdict}: {pair}{shared}"
+    return f"{decision.verdict}: {own} {'+' if inside else 'with'} {other}{shared}"
 
 
-def _reasons(decision: Decision) -> list[str]:
-    words = {"fused": None, "legal": "could have been fused; another fusion was taken first"}
-    reason = decision.reason or words.get(decision.verdict, "torch gave no reason")
-    said = [f"{reason} ({decision.refused_by})" if reason and decision.refused_by else reason or ""]
-    where = f"round {decision.round}, {decision.direction}"
-    ops = f"{computed(decision.a_ops)} | {computed(decision.b_ops)}"
-    return [*filter(None, said), ops, where, *filter(None, [scores(decision)])]
+def _sides(decision: Decision, group_id: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Name and FX nodes of both sides, the group's own first."""
+    sides = [(decision.a, decision.a_ops), (decision.b, decision.b_ops)]
+    return sides if group_id in decision.a_groups else sides[::-1]
+
+
+def _reasons(decision: Decision, group_id: str, rounds: list[int]) -> list[str]:
+    reason = decision.reason or SILENT.get(decision.verdict, "")
+    by = f" ({decision.refused_by})" if decision.refused_by else ""
+    ops = " | ".join(computed(ops) for _, ops in _sides(decision, group_id))
+    where = f"{decision.direction}, round {', '.join(map(str, rounds))}"
+    return list(filter(None, (reason + by, ops, where, scores(decision))))
 
 
 def computed(ops: tuple[str, ...], shown: int = 3) -> str:
-    """The last FX nodes of a side, which are what it hands on; how many went before."""
-    return (f"{len(ops) - shown} more, " if len(ops) > shown else "") + ", ".join(ops[-shown:])
+    """The last FX nodes of a side, which are what it hands on."""
+    return ("…, " if len(ops) > shown else "") + ", ".join(ops[-shown:])
 
 
 def scores(decision: Decision) -> str:
@@ -120,23 +137,19 @@ def scores(decision: Decision) -> str:
 
 def outcome(lowering: Lowering) -> str:
     """What lowering decided, in a few words."""
-    if lowering.realized:
-        return f"realized: one buffer for {style.plural(lowering.users, 'use')}"
-    return f"inlined: computed again for each of {style.plural(lowering.users, 'use')}"
+    users = style.plural(lowering.users, "user")
+    return f"realized, one buffer for {users}" if lowering.realized else f"inlined, computed again in each of {users}"
 
 
 def lowering_reason(lowering: Lowering) -> str:
-    """The limits that applied and the counts that were held against them."""
-    facts = [
-        lowering.reason,
-        None if lowering.reads is None else f"reads {style.plural(lowering.reads, 'buffer')}",
-        None if lowering.opcount is None else style.plural(lowering.opcount, "operation"),
-        lowering.threshold and f"limits: {lowering.threshold}",
+    """Why, and what it cost or spared."""
+    stored = (
         None
         if lowering.bytes is None
-        else f"{style.size(lowering.bytes)} {'made' if lowering.realized else 'not stored'}",
-    ]
-    return "; ".join(filter(None, facts))
+        else f"{style.size(lowering.bytes)} {'stored' if lowering.realized else 'not stored'}"
+    )
+    reason = lowering.reason or lowering.threshold
+    return "; ".join(filter(None, (reason and reason.removeprefix("inlined: ").removeprefix("realized: "), stored)))
 
 
 def _code(run_id: str, group: Group) -> None:
@@ -158,7 +171,7 @@ def _source(lines: list[SourceLine]) -> None:
             place = style.source_line(line.file, line.line) if line.file else "no source line"
             st.text(f"{place}{f' · {line.module_path}' if line.module_path else ''}{again}")
             if line.source_text:
-                st.code(line.source_text.strip(), language="python")
+                st.code(line.source_text.strip(), language="python", wrap_lines=True)
             st.text(", ".join(line.nodes))
 
 

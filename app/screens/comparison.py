@@ -58,7 +58,11 @@ def methods(measurements: list[Measurement]) -> list[str]:
     variants: dict[tuple[str, str], list[str]] = {}
     for m in measurements:
         variants.setdefault((metric_of(m.metric, m.unit).title, m.method), []).append(m.variant)
-    return [f"{title}, {' and '.join(names)}: {method}." for (title, method), names in variants.items()]
+    how = [f"{title}, {' and '.join(names)}: {method}." for (title, method), names in variants.items()]
+    lost = [(metric_of(m.metric, m.unit).title, m) for m in measurements if m.discarded]
+    return how + [
+        f"{title}, {m.variant}: {m.discarded} thrown away, {m.reason or 'without reason'}." for title, m in lost
+    ]
 
 
 def timings(title: str, rows: list[KernelTiming], total_us: float | None) -> None:
@@ -125,7 +129,6 @@ table(
             "unit": m.unit,
             "samples": m.samples,
             "thrown away": m.discarded,
-            "because": m.reason or "",
         }
         for m in measurements
     ],

@@ -24,9 +24,8 @@ def opening(counts: FusionCounts) -> str:
         shared = f" (the largest shared {style.size(most)})" if most else ""
         parts.append(f"{style.plural(counts.refused, 'pair')} {_were(counts.refused)} refused{shared}")
     if counts.duplicated:
-        parts.append(
-            f"{style.plural(counts.duplicated, 'producer')} used more than once {_were(counts.duplicated)} inlined at lowering"
-        )
+        producers = style.plural(counts.duplicated, "producer")
+        parts.append(f"{producers} with several users {_were(counts.duplicated)} inlined at lowering")
     return "; ".join(parts) + "."
 
 
@@ -90,8 +89,9 @@ refused = [pair for pair in decisions if with_refused and pair.verdict == "refus
 drawn = kernel_graph(groups, flows, lowerings, refused)
 picture(run.run_id, graph.graph_id, groups, drawn, view(groups, f"{run.run_id} {graph.graph_id} {with_refused}", words))
 style.note(
-    "A box is a fusion group, in the colour of its heaviest work; a frame holds the groups that one kernel runs. Edges are buffers, "
-    "wider with more bytes (logarithmic). Weights and inputs are left out. Traffic in a box is summed over its scheduler nodes.",
+    "A box is a fusion group, in the colour of its heaviest work; a frame holds the groups that one kernel runs. Edges "
+    "are buffers, wider with more bytes (logarithmic). Weights and inputs are left out. The bytes in a box are summed "
+    "over its scheduler nodes.",
     "canvas",
 )
 tables.lowering_table(lowerings, run)

@@ -26,24 +26,29 @@ FORMATS = {
 def opening(rows: list[KernelRow]) -> str:
     """The sentence of the screen."""
     kernels = [row for row in rows if row.kernel_id]
-    calls = sum(row.calls for row in kernels)
     library = sum(row.backend == "extern" for row in kernels)
-    made = len(kernels) - library
-    start = f"{style.plural(calls, 'call')} of {style.plural(made, 'generated kernel')} and {style.plural(library, 'library kernel')}"
-    timed = [row for row in rows if row.total_us is not None]
-    if not timed:
-        heavy = max(kernels, key=lambda row: (row.bytes_read or 0) + (row.bytes_written or 0))
-        moved = (heavy.bytes_read or 0) + (heavy.bytes_written or 0)
-        return f"{start}; not timed" + (
-            f". {heavy.name} moves the most in one call: {style.size(moved)}." if moved else "."
-        )
-    total = sum(row.total_us or 0 for row in timed)
-    first = 0
-    while sum(row.total_us or 0 for row in timed[: first + 1]) < 0.8 * total:
-        first += 1
-    share = sum(row.total_us or 0 for row in timed[: first + 1]) / total
-    verb = "takes" if first == 0 else "take"
-    return f"{start}. {first + 1} of the {len(timed)} that were timed {verb} {style.percent(share)} of {style.duration(total)}."
+    made, called = style.plural(len(kernels) - library, "generated kernel"), style.plural(library, "library kernel")
+    start = f"{style.plural(sum(row.calls for row in kernels), 'call')} of {made} and {called}"
+    return (
+        f"{start}. {_slowest(rows)}"
+        if any(row.total_us for row in rows)
+        else f"{start}; not timed. {_heaviest(kernels)}"
+    )
+
+
+def _slowest(rows: list[KernelRow]) -> str:
+    """How few kernels take four fifths of the time."""
+    times = [row.total_us for row in rows if row.total_us is not None]
+    few = next(n for n in range(1, len(times) + 1) if sum(times[:n]) >= 0.8 * sum(times))
+    share = style.percent(sum(times[:few]) / sum(times))
+    verb = "takes" if few == 1 else "take"
+    return f"{few} of the {len(times)} that were timed {verb} {share} of {style.duration(sum(times))}."
+
+
+def _heaviest(rows: list[KernelRow]) -> str:
+    """Which kernel moves the most; empty where no bytes are recorded."""
+    moved, name = max(((row.bytes_read or 0) + (row.bytes_written or 0), row.name) for row in rows)
+    return f"{name} moves the most in one call: {style.size(moved)}." if moved else ""
 
 
 def line(row: KernelRow, total: float, several: bool) -> dict[str, object]:

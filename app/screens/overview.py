@@ -18,7 +18,6 @@ def figures(run: RunSummary, measurements: list[Measurement], compile_s: float |
     """The six headline numbers, each a door to the screen that explains it."""
     first = next((m.median for m in measurements if m.metric == "first_call_s" and m.variant == "compiled"), None)
     kernels = arrow(run.eager_kernels, run.compiled_kernels, style.number)
-    peak = arrow(run.eager_peak_bytes, run.compiled_peak_bytes, style.size)
     latency = arrow(run.eager_us, run.compiled_us, style.duration)
     emitted = "none" if run.kernel_calls is None else style.number(run.kernel_calls)
     with st.container(horizontal=True, gap="small"):
@@ -28,10 +27,19 @@ def figures(run: RunSummary, measurements: list[Measurement], compile_s: float |
         style.figure("Kernels", kernels or emitted, remark, "kernels", run.run_id)
         style.figure("Graph breaks", style.number(run.breaks), "where tracing stopped", "compile", run.run_id)
         style.figure("Recompiles", style.number(run.recompiles), "after a guard failed", "compile", run.run_id)
-        change = "the same" if run.peak_delta == 0 else style.size_change(run.peak_delta)
-        style.figure("Peak memory", peak or style.MISSING, change if peak else "not measured", "memory", run.run_id)
+        style.figure("Peak memory", *peak(run), "memory", run.run_id)
         call = "first call not measured" if first is None else f"first call {style.seconds(first)}"
         style.figure("Compile time", style.seconds(compile_s), call, "compile", run.run_id)
+
+
+def peak(run: RunSummary) -> tuple[str, str]:
+    """The measured peaks and their difference; where none was measured, that of the plan."""
+    measured = arrow(run.eager_peak_bytes, run.compiled_peak_bytes, style.size)
+    if not measured:
+        return style.size(
+            run.plan_peak_bytes
+        ), "not measured" if run.plan_peak_bytes is None else "planned, not measured"
+    return measured, "the same" if run.peak_delta == 0 else style.size_change(run.peak_delta)
 
 
 def coverage(hooks: list[HookStatus]) -> str:

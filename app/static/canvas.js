@@ -150,9 +150,9 @@ function outline(context, frame, { text, line, font }) {
 }
 
 function legend(root, entries) {
-  root.replaceChildren(...entries.map(({ colour, name, dashed }) => {
+  root.replaceChildren(...entries.map(({ colour, name, mark }) => {
     const [entry, swatch] = [document.createElement("span"), document.createElement("i")];
-    if (dashed) swatch.className = "dashed";
+    if (mark) swatch.className = mark;
     else swatch.style.background = colour;
     entry.append(swatch, document.createTextNode(name));
     return entry;

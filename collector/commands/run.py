@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fusionscope.collector import Recording, record
-from fusionscope.collector.commands import DONE, add_recording, as_json, given, require_store, say
+from fusionscope.collector.commands import DONE, CommandError, add_recording, as_json, given, require_store, say
 from fusionscope.collector.commands.record import summary
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.hooks.compiled_calls import CompiledCalls
@@ -30,13 +30,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the run id and a summary to a file as JSON")
     parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module")
-    parser.add_argument("program", metavar="SCRIPT.py", help="the program")
-    parser.add_argument("arguments", metavar="ARGS", nargs=argparse.REMAINDER, help="its own arguments")
+    # one positional: argparse would take a "--" that follows a separate SCRIPT.py for its own
+    parser.add_argument("words", metavar="SCRIPT.py [ARGS]", nargs=argparse.REMAINDER, help="the program")
 
 
 def run(options: Namespace) -> int:
     """Run the program and return its own exit code."""
-    program = Program(options.program, tuple(options.arguments), options.is_module)
+    if not options.words:
+        raise CommandError("give a script, or -m and a module")
+    program = Program(options.words[0], tuple(options.words[1:]), options.is_module)
     program.check()
     require_store(options.store)
     try:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.collector.commands import DONE, add_store, answer, as_json, opened
-from fusionscope.collector.text import bytes_, change, count, microseconds, ratio, table
+from fusionscope.collector.text import bytes_, change, count, microseconds, or_dash, ratio, table
 from fusionscope.storage.queries import compare, compile, graphs, memory, overview, runs
 from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.memory import Curve
@@ -87,10 +87,10 @@ def _headline(run: RunSummary) -> str:
         "run": f"{run.run_id} ({run.name}), {run.created_at:%Y-%m-%d %H:%M} UTC",
         "status": run.status + (f": {run.status_reason}" if run.status_reason else ""),
         "device": f"{run.device}, torch {run.torch_version}",
-        "speed-up": ratio(run.speed_up) or "not measured",
+        "speed-up": (ratio(run.speed_up) or "not measured") + (" (within noise)" if run.within_noise else ""),
         "kernels": kernels or "not measured",
         "peak": peak or "not measured",
-        "compiles": f"{run.compiles}, graph breaks {run.breaks}, recompiles {run.recompiles}",
+        "graphs": f"{run.graphs} through Inductor, {or_dash(run.breaks)} breaks, {or_dash(run.recompiles)} recompiles",
     }
     return "\n".join(f"{name:9}{text}" for name, text in facts.items())
 

@@ -62,6 +62,7 @@ def edges_with_memory(facts: GraphFacts, plan: Plan) -> list[IrEdge]:
 def _kernel(facts: GraphFacts, plan: Plan, line: LineSeen, name: str, nodes: tuple[str, ...]) -> Kernel:
     written = {buffer for node in nodes if node in facts.nodes for buffer in facts.nodes[node].buffers}
     written |= {line.buffer} if line.buffer else set()
+    written |= {buffer.buffer for buffer in facts.allocated_by(line)}
     read = set(line.args) - written | _taken_over(plan, written)
     flops = [facts.nodes[node].flops for node in nodes if node in facts.nodes]
     source = facts.sources.get(name)

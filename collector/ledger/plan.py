@@ -109,7 +109,8 @@ class _Replay:
         self._plan.call_steps.append((line, step))
         for buffer in made:
             self._owners[buffer.buffer] = buffer.bytes or 0
-            self._plan.buffers[buffer.buffer] = self._buffer(buffer.buffer, buffer.bytes, step)
+            result = self._buffer(buffer.buffer, buffer.bytes, step)
+            self._plan.buffers[buffer.buffer] = replace(result, kernel_id=self._facts.kernel_id(line.kernel or ""))
 
     def _end(self, name: str, step: int) -> None:
         if name in self._plan.buffers:

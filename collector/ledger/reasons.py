@@ -18,6 +18,7 @@ _CODES = (
     ("template prologue", "template_prologue"),
     ("prologue fusion", "template_prologue"),
     ("exceeds max fusion", "fusion_cap"),
+    ("Fusion will increase peak memory", "peak_memory"),
     ("will create cycle", "cycle"),
     ("fusing the pair would make a cycle", "cycle"),
     ("score_fusion_memory_threshold", "memory_threshold"),

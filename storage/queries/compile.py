@@ -11,16 +11,11 @@ from fusionscope.storage.records import CacheEvent, Compile, CompilePhase, Count
 
 
 @dataclass(frozen=True, slots=True)
-class GraphText:
-    """A graph at one stage without its text, of which `code_lines` and `output_lines` tell the length (None: none)."""
+class GraphSize:
+    """A graph at one stage and how many nodes of it were recorded."""
 
     graph_id: str
-    compile_id: str
-    stage: str
-    direction: str | None
     nodes: int
-    code_lines: int | None
-    output_lines: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +61,9 @@ def counters(con: DuckDBPyConnection, run_id: str) -> list[Counter]:
     return sorted(records_of(con, Counter, run_id), key=lambda c: (c.name, c.graph_id or ""))
 
 
-def graphs(con: DuckDBPyConnection, run_id: str) -> list[GraphText]:
+def graphs(con: DuckDBPyConnection, run_id: str) -> list[GraphSize]:
     """Graphs of all stages, in order of compilation."""
-    return fetch(con, GraphText, _GRAPHS, [run_id])
+    return fetch(con, GraphSize, _GRAPHS, [run_id])
 
 
 def graph_code(con: DuckDBPyConnection, run_id: str, graph_id: str) -> GraphCode:
@@ -80,8 +75,6 @@ def graph_code(con: DuckDBPyConnection, run_id: str, graph_id: str) -> GraphCode
 
 
 _GRAPHS = """
-SELECT graph_id, compile_id, stage, direction,
-    (SELECT count(*) FROM graph_nodes n WHERE n.run_id = g.run_id AND n.graph_id = g.graph_id) AS nodes,
-    len(string_split(code, chr(10))) AS code_lines, len(string_split(output_code, chr(10))) AS output_lines
-FROM graphs g WHERE run_id = ? ORDER BY position, graph_id
+SELECT graph_id, count(node) AS nodes FROM graphs LEFT JOIN graph_nodes USING (run_id, graph_id)
+WHERE run_id = ? GROUP BY graph_id, graphs.position ORDER BY graphs.position, graph_id
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
+
 from fusionscope.storage.queries._rows import fetch
 
 
@@ -215,41 +216,57 @@ SELECT
 
 # What a scheduler node computes are its origins. A library call lists the origins of its unrealized inputs as well
 # (GraphLowering.run_node gathers them), though it can inline nothing: of those only the last, its own, counts.
-_MEMBER = """member AS (
-    SELECT group_id, f.position, unnest(members) AS ir_node FROM fusion_groups f WHERE run_id = $1 AND graph_id = $2
+_MEMBER = """node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
+fx_node AS (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2),
+member AS (
+    SELECT group_id, f.position, unnest(members) AS ir_node
+    FROM fusion_groups f WHERE run_id = $1 AND graph_id = $2
 ),
-node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
 named AS (
     SELECT group_id, ir_node, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS fx
     FROM member JOIN node USING (ir_node)
 ),
 origin AS (
-    SELECT group_id, ir_node, fx, g.position AS place, coalesce(target, fx) AS operator, coalesce(recomputed, false) AS again
-    FROM named LEFT JOIN graph_nodes g ON run_id = $1 AND graph_id = $2 AND g.node = fx
+    SELECT group_id, ir_node, fx, x.position AS place, coalesce(target, fx) AS operator,
+        coalesce(recomputed, false) AS again
+    FROM named LEFT JOIN fx_node x ON x.node = fx
+)"""
+
+_CROSSING = """edge AS (
+    SELECT DISTINCT s.group_id AS src, d.group_id AS dst, buffer, bytes
+    FROM ir_edges e JOIN member s ON s.ir_node = e.src JOIN member d ON d.ir_node = e.dst
+    WHERE run_id = $1 AND graph_id = $2
 )"""
 
 _GROUPS = f"""
 WITH {_MEMBER},
-copied AS (SELECT DISTINCT node AS fx FROM layout_changes WHERE run_id = $1 AND graph_id = $2 AND is_copy),
+copied AS (SELECT node AS fx FROM layout_changes WHERE run_id = $1 AND graph_id = $2 AND is_copy),
 computed AS (
-    SELECT group_id, list(fx ORDER BY place, fx) AS ops, list(operator ORDER BY place, fx) AS targets, bool_or(again) AS recomputed,
-        bool_or(fx IN (SELECT fx FROM copied)) AS copies
+    SELECT group_id, list(fx ORDER BY place, fx) AS ops, list(operator ORDER BY place, fx) AS targets,
+        bool_or(again) AS recomputed, bool_or(fx IN (SELECT fx FROM copied)) AS copies
     FROM (SELECT DISTINCT group_id, fx, place, operator, again FROM origin) GROUP BY group_id
 ),
+call AS (
+    SELECT position, kernel_id, unnest(group_ids) AS group_id
+    FROM kernel_calls WHERE run_id = $1 AND graph_id = $2
+),
 called AS (
-    SELECT group_id, min(position) AS call, arg_min(kernel_id, position) AS kernel_id
-    FROM (SELECT position, kernel_id, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1 AND graph_id = $2)
-    GROUP BY group_id
+    SELECT group_id, min(position) AS call, arg_min(kernel_id, position) AS kernel_id FROM call GROUP BY group_id
 ),
 work AS (
     SELECT group_id, member.position, list(ir_node ORDER BY node.position) AS members,
-        CASE WHEN bool_or(kind = 'template') THEN 'template' WHEN bool_or(kind = 'extern') THEN 'extern'
-            WHEN bool_or(kind = 'reduction') THEN 'reduction' WHEN bool_and(kind = 'nop') THEN 'nop' ELSE 'pointwise' END AS kind,
+        CASE WHEN bool_or(kind = 'template') THEN 'template'
+            WHEN bool_or(kind = 'extern') THEN 'extern'
+            WHEN bool_or(kind = 'reduction') THEN 'reduction'
+            WHEN bool_and(kind = 'nop') THEN 'nop'
+            ELSE 'pointwise' END AS kind,
         sum(bytes_read)::BIGINT AS bytes_read, sum(bytes_written)::BIGINT AS bytes_written
     FROM member LEFT JOIN node USING (ir_node) GROUP BY group_id, member.position
 )
 SELECT group_id, work.position, members,
-    CASE WHEN kind = 'extern' AND call IS NULL THEN 'view' WHEN kind = 'pointwise' AND copies THEN 'layout' ELSE kind END AS kind,
+    CASE WHEN kind = 'extern' AND call IS NULL THEN 'view'
+        WHEN kind = 'pointwise' AND copies THEN 'layout'
+        ELSE kind END AS kind,
     coalesce(ops, []) AS ops, coalesce(targets, []) AS targets, work.bytes_read, work.bytes_written,
     coalesce(recomputed, false) AS recomputed, call, called.kernel_id, name AS kernel, backend
 FROM work LEFT JOIN computed USING (group_id) LEFT JOIN called USING (group_id)
@@ -258,13 +275,9 @@ ORDER BY work.position
 """
 
 _FLOWS = f"""
-WITH {_MEMBER},
-crossing AS (
-    SELECT DISTINCT s.group_id AS src, d.group_id AS dst, buffer, bytes
-    FROM ir_edges e JOIN member s ON s.ir_node = e.src JOIN member d ON d.ir_node = e.dst
-    WHERE run_id = $1 AND graph_id = $2 AND s.group_id <> d.group_id
-)
-SELECT src, dst, list(buffer ORDER BY buffer) AS buffers, sum(bytes)::BIGINT AS bytes FROM crossing GROUP BY src, dst ORDER BY src, dst
+WITH {_MEMBER}, {_CROSSING}
+SELECT src, dst, list(buffer ORDER BY buffer) AS buffers, sum(bytes)::BIGINT AS bytes
+FROM edge WHERE src <> dst GROUP BY src, dst ORDER BY src, dst
 """
 
 # A fused node is named after its members, joined by "_": op7_op8. The pair is described by what its members compute.
@@ -273,27 +286,33 @@ WITH {_MEMBER},
 pair AS (SELECT * FROM fusion_decisions WHERE run_id = $1 AND graph_id = $2),
 side AS (SELECT a AS name FROM pair UNION SELECT b FROM pair),
 part AS (SELECT name, unnest(string_split(name, '_')) AS ir_node FROM side),
-held AS (SELECT name, group_id, fx, place FROM part JOIN member USING (ir_node) LEFT JOIN origin USING (ir_node, group_id)),
+held AS (
+    SELECT name, group_id, fx, place
+    FROM part JOIN member USING (ir_node) LEFT JOIN origin USING (ir_node, group_id)
+),
 grouped AS (SELECT name, list(DISTINCT group_id ORDER BY group_id) AS groups FROM held GROUP BY name),
-computed AS (SELECT name, list(fx ORDER BY place, fx) AS ops FROM (SELECT DISTINCT name, fx, place FROM held) GROUP BY name),
+computed AS (
+    SELECT name, list(fx ORDER BY place, fx) AS ops
+    FROM (SELECT DISTINCT name, fx, place FROM held WHERE fx IS NOT NULL) GROUP BY name
+),
 described AS (
-    SELECT name, coalesce(groups, []) AS groups, coalesce(ops, []) AS ops FROM side LEFT JOIN grouped USING (name) LEFT JOIN computed USING (name)
+    SELECT name, coalesce(groups, []) AS groups, coalesce(ops, []) AS ops
+    FROM side LEFT JOIN grouped USING (name) LEFT JOIN computed USING (name)
 )
-SELECT round, a, b, x.ops AS a_ops, y.ops AS b_ops, x.groups AS a_groups, y.groups AS b_groups, direction, verdict, reason, refused_by,
-    shared_bytes, score_template, score_type, score_memory, score_overlap, score_proximity, rank, order_taken, result,
-    ms_before, ms_after, times_tested
+SELECT round, a, b, x.ops AS a_ops, y.ops AS b_ops, x.groups AS a_groups, y.groups AS b_groups, direction, verdict,
+    reason, refused_by, shared_bytes, score_template, score_type, score_memory, score_overlap, score_proximity, rank,
+    order_taken, result, ms_before, ms_after, times_tested
 FROM pair JOIN described x ON x.name = a JOIN described y ON y.name = b
 ORDER BY verdict <> 'refused', shared_bytes DESC NULLS LAST, round, order_taken, a, b
 """
 
 _LOWERINGS = f"""
-WITH {_MEMBER}
-SELECT r.node, any_value(target) AS target, any_value(file) AS file, any_value(line) AS line,
-    any_value(source_text) AS source_text, users, reads, opcount, threshold, realized, reason, r.bytes,
-    coalesce(list(DISTINCT group_id ORDER BY group_id) FILTER (group_id IS NOT NULL), []) AS groups
-FROM realize_decisions r LEFT JOIN graph_nodes g USING (run_id, graph_id, node) LEFT JOIN origin ON fx = r.node
+WITH {_MEMBER},
+place AS (SELECT fx AS node, list(DISTINCT group_id ORDER BY group_id) AS groups FROM origin GROUP BY fx)
+SELECT r.node, target, file, line, source_text, users, reads, opcount, threshold, realized, reason, r.bytes,
+    coalesce(groups, []) AS groups
+FROM realize_decisions r LEFT JOIN fx_node USING (node) LEFT JOIN place USING (node)
 WHERE r.run_id = $1 AND r.graph_id = $2
-GROUP BY ALL
 ORDER BY realized, users DESC, r.node
 """
 
@@ -306,25 +325,22 @@ FROM member JOIN node USING (ir_node) WHERE group_id = $3 ORDER BY node.position
 _SOURCE = f"""
 WITH {_MEMBER}
 SELECT file, line, any_value(source_text) AS source_text, any_value(module_path) AS module_path,
-    list(DISTINCT node ORDER BY node) AS nodes, coalesce(bool_or(recomputed), false) AS recomputed
-FROM graph_nodes JOIN (SELECT DISTINCT fx FROM origin WHERE group_id = $3) ON fx = node
-WHERE run_id = $1 AND graph_id = $2 AND op NOT IN ('placeholder', 'output')
+    list(node ORDER BY position) AS nodes, coalesce(bool_or(recomputed), false) AS recomputed
+FROM fx_node SEMI JOIN (SELECT fx AS node FROM origin WHERE group_id = $3) USING (node)
 GROUP BY file, line ORDER BY min(position)
 """
 
 _BUFFERS = f"""
-WITH {_MEMBER},
-edge AS (
-    SELECT DISTINCT s.group_id AS src, d.group_id AS dst, buffer, bytes
-    FROM ir_edges e JOIN member s ON s.ir_node = e.src JOIN member d ON d.ir_node = e.dst WHERE run_id = $1 AND graph_id = $2
-),
+WITH {_MEMBER}, {_CROSSING},
 written AS (SELECT unnest(buffers) AS buffer FROM member JOIN node USING (ir_node) WHERE group_id = $3),
 touched AS (
-    SELECT buffer, CASE WHEN bool_and(src = $3 AND dst = $3) THEN 'inside' WHEN bool_or(src = $3) THEN 'writes' ELSE 'reads' END AS role,
-        max(bytes) AS bytes, list(DISTINCT CASE WHEN src = $3 THEN dst ELSE src END) AS other
+    SELECT buffer, max(bytes) AS bytes, list(DISTINCT CASE WHEN src = $3 THEN dst ELSE src END) AS other,
+        CASE WHEN bool_and(src = $3 AND dst = $3) THEN 'inside'
+            WHEN bool_or(src = $3) THEN 'writes'
+            ELSE 'reads' END AS role
     FROM edge WHERE src = $3 OR dst = $3 GROUP BY buffer
     UNION ALL
-    SELECT buffer, 'writes', NULL, [] FROM written WHERE buffer NOT IN (SELECT buffer FROM edge)
+    SELECT buffer, NULL, [], 'writes' FROM written WHERE buffer NOT IN (SELECT buffer FROM edge)
 )
 SELECT t.buffer, role, coalesce(b.bytes, t.bytes) AS bytes, category, shape, dtype, reuses,
     list_sort([g FOR g IN other IF g <> $3]) AS other

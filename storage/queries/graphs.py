@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
+
 from fusionscope.storage.queries._rows import fetch
 
 

@@ -11,7 +11,7 @@ from fusionscope.storage.queries._rows import fetch
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel with its calls in the emitted wrapper and its measured time, or an operator that was timed by name only."""
+    """A kernel with its calls in the emitted wrapper and its time, or an operator that was timed by name only."""
 
     kernel_id: str | None  # None: an operator, which several library kernels may call
     graph_id: str | None
@@ -72,51 +72,64 @@ def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
 
 
 # Of a library call's origins only the last is its own: see fusion.py.
-_KERNELS = """
+_OWN = "unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END)"
+
+_KERNELS = f"""
 WITH call AS (SELECT * FROM kernel_calls WHERE run_id = $1),
 called AS (SELECT kernel_id, count(*) AS calls FROM call GROUP BY kernel_id),
 grouped AS (SELECT DISTINCT kernel_id, graph_id, unnest(group_ids) AS group_id FROM call),
 held AS (
-    SELECT kernel_id, graph_id, group_id, unnest(members) AS ir_node
+    SELECT kernel_id, graph_id, unnest(members) AS ir_node
     FROM grouped JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
 ),
 computed AS (
-    SELECT kernel_id, graph_id, group_id, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS fx
-    FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
+    SELECT kernel_id, {_OWN} AS fx FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
 ),
 counted AS (SELECT kernel_id, count(DISTINCT group_id) AS groups FROM grouped GROUP BY kernel_id),
 worked AS (SELECT kernel_id, count(DISTINCT fx) AS ops FROM computed GROUP BY kernel_id),
 timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
+driven AS (
+    SELECT g.graph_id, g.position FROM graphs g LEFT JOIN compiles c USING (run_id, compile_id)
+    WHERE run_id = $1 AND coalesce(c.phase, 'drive') = 'drive'
+),
 kernel AS (
-    SELECT k.kernel_id, k.graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
-        coalesce(ops, 0) AS ops, k.bytes_read, k.bytes_written, k.flops, median_us, total_us, method, g.position
-    FROM kernels k JOIN graphs g USING (run_id, graph_id) LEFT JOIN (SELECT run_id, compile_id, phase FROM compiles) USING (run_id, compile_id)
+    SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
+        coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, method, position
+    FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
     LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
     LEFT JOIN (SELECT kernel_id, median_us, total_us, method FROM timed) USING (kernel_id)
-    WHERE run_id = $1 AND coalesce(phase, 'drive') = 'drive'
     UNION ALL
-    SELECT NULL, NULL, name, 'operator', calls, NULL, NULL, NULL, NULL, NULL, median_us, total_us, method, NULL FROM timed WHERE kernel_id IS NULL
+    SELECT NULL, NULL, name, 'operator', calls, NULL, NULL, NULL, NULL, NULL, median_us, total_us, method, NULL
+    FROM timed WHERE kernel_id IS NULL
 )
 SELECT * EXCLUDE (position) FROM kernel
 ORDER BY total_us DESC NULLS LAST, (bytes_read + bytes_written) * calls DESC NULLS LAST, position, kernel_id
 """
 
-_GROUPED = """call AS (
-    SELECT run_id, graph_id, position, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1 AND kernel_id = $2
+_GROUPED = f"""call AS (
+    SELECT run_id, graph_id, position, unnest(group_ids) AS group_id
+    FROM kernel_calls WHERE run_id = $1 AND kernel_id = $2
 ),
-held AS (SELECT run_id, graph_id, call.position, unnest(members) AS ir_node FROM call JOIN fusion_groups USING (run_id, graph_id, group_id)),
-computed AS (SELECT DISTINCT run_id, graph_id, held.position, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS node FROM held JOIN ir_nodes USING (run_id, graph_id, ir_node))"""
+held AS (
+    SELECT run_id, graph_id, call.position, unnest(members) AS ir_node
+    FROM call JOIN fusion_groups USING (run_id, graph_id, group_id)
+),
+computed AS (
+    SELECT DISTINCT run_id, graph_id, held.position, {_OWN} AS node
+    FROM held JOIN ir_nodes USING (run_id, graph_id, ir_node)
+)"""
 
 _OPS = f"""
 WITH {_GROUPED}
 SELECT node, target, shape, dtype, file, line, source_text, module_path, recomputed
-FROM graph_nodes SEMI JOIN computed USING (run_id, graph_id, node) WHERE op NOT IN ('placeholder', 'output') ORDER BY position
+FROM graph_nodes SEMI JOIN computed USING (run_id, graph_id, node) ORDER BY position
 """
 
 _CALLS = f"""
 WITH {_GROUPED},
 described AS (SELECT position, list(node ORDER BY node) AS ops FROM computed GROUP BY position)
-SELECT c.position, step, line, trim(string_split(output_code, chr(10))[line]) AS text, group_ids, coalesce(ops, []) AS ops, grid
+SELECT c.position, step, line, trim(string_split(output_code, chr(10))[line]) AS text, group_ids,
+    coalesce(ops, []) AS ops, grid
 FROM kernel_calls c JOIN graphs USING (run_id, graph_id) LEFT JOIN described d ON d.position = c.position
 WHERE run_id = $1 AND kernel_id = $2 ORDER BY c.position
 """

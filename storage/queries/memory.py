@@ -19,7 +19,6 @@ class Curve:
     points: int
     peak_bytes: int  # above the entry of the call
     peak_step: int  # the first step that reaches it
-    peak_label: str | None
     base_bytes: int | None
 
 
@@ -49,10 +48,7 @@ class Lifetime:
     freed_at: int | None
     reuses: str | None
     reuse_kind: str | None
-    reused_by: str | None
-    kernel_id: str | None
     kernel: str | None
-    ir_node: str | None
     ops: tuple[str, ...]  # FX nodes, the one that it holds first
     file: str | None
     line: int | None
@@ -114,8 +110,9 @@ def measured_peaks(con: DuckDBPyConnection, run_id: str) -> list[MeasuredPeak]:
 
 _CURVES = """
 SELECT graph_id, basis, variant, count(*) AS points, max(live_bytes) AS peak_bytes,
-    min_by(step, (-live_bytes, step)) AS peak_step, min_by(label, (-live_bytes, step)) AS peak_label, max(base_bytes) AS base_bytes
-FROM memory_points WHERE run_id = $1 AND graph_id IN ($2, '') GROUP BY graph_id, basis, variant ORDER BY graph_id DESC, basis, variant
+    min_by(step, (-live_bytes, step)) AS peak_step, max(base_bytes) AS base_bytes
+FROM memory_points WHERE run_id = $1 AND graph_id IN ($2, '')
+GROUP BY graph_id, basis, variant ORDER BY graph_id DESC, basis, variant
 """
 
 _POINTS = """
@@ -124,28 +121,31 @@ WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY ste
 """
 
 # A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first (of a
-# library call only the last, its own), and for an input its own placeholder.
+# library call only the last, its own: see fusion.py), and for an input its own placeholder.
 _LIFETIMES = """
-WITH buffer_ops AS (
-    SELECT buffer, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE coalesce(origins, [buffer]) END) AS fx
-    FROM buffers b LEFT JOIN ir_nodes n USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
+WITH made AS (
+    SELECT buffer, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE coalesce(origins, [buffer]) END) AS node
+    FROM buffers b LEFT JOIN ir_nodes USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
 ),
 described AS (
-    SELECT buffer, list(fx ORDER BY position DESC) AS ops, arg_max(file, position) FILTER (file IS NOT NULL) AS file,
+    SELECT buffer, list(node ORDER BY position DESC) AS ops,
+        arg_max(file, position) FILTER (file IS NOT NULL) AS file,
         arg_max(line, position) FILTER (file IS NOT NULL) AS line,
         arg_max(source_text, position) FILTER (file IS NOT NULL) AS source_text
-    FROM buffer_ops JOIN graph_nodes g ON g.run_id = $1 AND g.graph_id = $2 AND g.node = fx GROUP BY buffer
-),
-successor AS (SELECT reuses AS buffer, min(buffer) AS reused_by FROM buffers WHERE run_id = $1 AND graph_id = $2 AND reuses IS NOT NULL GROUP BY reuses)
-SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind, reused_by,
-    b.kernel_id, k.name AS kernel, b.ir_node, coalesce(ops, []) AS ops, file, line, source_text
-FROM buffers b LEFT JOIN described d USING (buffer) LEFT JOIN successor s USING (buffer)
-LEFT JOIN kernels k ON k.run_id = b.run_id AND k.kernel_id = b.kernel_id
-WHERE b.run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
+    FROM made JOIN (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2) USING (node) GROUP BY buffer
+)
+SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
+    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text
+FROM buffers b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
+WHERE run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
 
-_ORDERS = "SELECT method, peak_bytes, chosen FROM memory_orders WHERE run_id = $1 AND graph_id = $2 ORDER BY chosen DESC, peak_bytes"
+_ORDERS = """
+SELECT method, peak_bytes, chosen FROM memory_orders
+WHERE run_id = $1 AND graph_id = $2 ORDER BY chosen DESC, peak_bytes
+"""
 
 _MEASURED = """
-SELECT variant, median AS bytes, samples, method FROM measurements WHERE run_id = $1 AND metric = 'peak_bytes' ORDER BY variant
+SELECT variant, median AS bytes, samples, method FROM measurements
+WHERE run_id = $1 AND metric = 'peak_bytes' ORDER BY variant
 """

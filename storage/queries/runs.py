@@ -36,6 +36,7 @@ class RunSummary:
     compiled_kernels: float | None
     eager_peak_bytes: float | None
     compiled_peak_bytes: float | None
+    plan_peak_bytes: int | None  # the largest of the plans
     within_noise: bool | None  # the 10–90 % intervals of both latencies overlap; None where one has none
 
     @property
@@ -87,6 +88,10 @@ measured AS (
         max(median) FILTER (variant = 'compiled' AND metric = 'peak_bytes') AS compiled_peak_bytes
     FROM measurements GROUP BY run_id
 ),
+planned AS (
+    SELECT run_id, max(live_bytes) AS plan_peak_bytes FROM memory_points JOIN graphs USING (run_id, graph_id)
+    SEMI JOIN drive USING (run_id, compile_id) WHERE basis = 'plan' GROUP BY run_id
+),
 noise AS (
     SELECT e.run_id, bool_or(e.p10 <= c.p90 AND c.p10 <= e.p90) AS within_noise
     FROM measurements e JOIN measurements c ON e.run_id = c.run_id AND e.metric = c.metric
@@ -96,11 +101,12 @@ SELECT runs.run_id, name, project, created_at, status, status_reason, device_kin
     mode, coalesce(made.n, 0) AS compiles, if(untold.run_id IS NULL, coalesce(broken.n, 0), NULL) AS breaks,
     if(untold.run_id IS NULL, coalesce(again.n, 0), NULL) AS recompiles,
     coalesce(lowered.n, 0) AS graphs, called.n AS kernel_calls,
-    eager_us, compiled_us, eager_kernels, compiled_kernels, eager_peak_bytes, compiled_peak_bytes, within_noise
+    eager_us, compiled_us, eager_kernels, compiled_kernels, eager_peak_bytes, compiled_peak_bytes,
+    plan_peak_bytes, within_noise
 FROM runs
 LEFT JOIN made USING (run_id) LEFT JOIN broken USING (run_id) LEFT JOIN again USING (run_id)
 LEFT JOIN untold USING (run_id) LEFT JOIN lowered USING (run_id) LEFT JOIN called USING (run_id)
-LEFT JOIN measured USING (run_id) LEFT JOIN noise USING (run_id)
+LEFT JOIN measured USING (run_id) LEFT JOIN planned USING (run_id) LEFT JOIN noise USING (run_id)
 WHERE deleted_at IS NULL
 ORDER BY created_at DESC, runs.run_id
 """
