@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-# nn_module_stack paths read L['self'].layers[0] or L['fn'].layers.0; only the path below the root tells modules apart
-_MODULE_ROOT = re.compile(r"^L\['\w+'\]\.?(?:_modules\.)?")
+_LOCAL_ROOT = re.compile(r"^L\['\w+'\]\.?")  # the compiled module itself, or an argument
+_GLOBAL_ROOT = re.compile(r"^G\['(\w+)'\]")  # a module that the compiled function found in its globals
 
 
 def size_hint(expression: Any) -> int | None:
@@ -96,21 +98,32 @@ def dependency_bytes(dependencies: Any) -> int | None:
 
 
 def source_of(stack_trace: str | None) -> tuple[str | None, int | None, str | None]:
-    """File, line and text of the innermost frame of an FX node's stack trace."""
-    frames = list(_FRAME.finditer(stack_trace or ""))
+    """File, line and text of the innermost frame of an FX node's stack trace that is not torch's own.
+
+    A torch function mode, such as `with torch.device(…)`, is traced through and stands innermost.
+    """
+    frames = [(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")]
+    outside = [frame for frame in frames if not frame[0].startswith(_torch_folder())]
     if not frames:
         return None, None, None
-    file, line = frames[-1]["file"], int(frames[-1]["line"])
+    file, line = (outside or frames)[-1]
     return file, line, linecache.getline(file, line).strip() or None
 
 
+@cache
+def _torch_folder() -> str:
+    import torch
+
+    return f"{Path(torch.__file__).parent}/"
+
+
 def module_path(node: Any) -> str | None:
-    """Dotted path of the module that an FX node came from, below the compiled root."""
+    """Dotted path of the module that an FX node came from, as in L['self'].layers.0 or G['net'].layers.0."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return None
     path = list(stack.values())[-1][0]
-    return _MODULE_ROOT.sub("", path) or None
+    return _GLOBAL_ROOT.sub(r"\1", _LOCAL_ROOT.sub("", path)) or None
 
 
 def tensor_value(node: Any) -> Any | None:

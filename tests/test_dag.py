@@ -112,13 +112,20 @@ def test_groups_of_one_kernel_call_share_a_frame_that_holds_them() -> None:
     assert not [pair for pair in combinations(places, 2) if overlap(*pair, unit.boxes[0].size)]
 
 
-def test_a_group_without_a_call_stands_alone() -> None:
-    assert len(units([group("a", 0), group("b", 0), group("c", None)], [])) == 2
+def test_a_group_that_nothing_writes_for_and_no_kernel_runs_stands_alone() -> None:
+    assert len(units([group("a", 0), group("b", 0), group("c", None)], [], [])) == 2
+
+
+def test_a_group_without_a_kernel_joins_the_last_call_that_writes_for_it_so_that_no_cycle_arises() -> None:
+    groups = [group("a", 0), group("cat", None, kind="nop"), group("b", 0), group("first", 1), group("view", None)]
+    flows = [Flow("a", "cat", ("x",), 1), Flow("cat", "b", ("y",), 1), Flow("first", "view", ("z",), 1)]
+    inside = [[box.group.group_id for box in unit.boxes] for unit in units(groups, flows, []).values()]
+    assert inside == [["a", "cat", "b"], ["first", "view"]]
 
 
 def test_an_inlined_producer_is_named_in_each_box_that_computes_it_and_a_realized_one_is_not() -> None:
     decided = [lowering("sin", False, ("a", "b")), lowering("exp", True, ("a",))]
-    boxes = [box for unit in units([group("a", 0), group("b", 1)], decided).values() for box in unit.boxes]
+    boxes = [box for unit in units([group("a", 0), group("b", 1)], [], decided).values() for box in unit.boxes]
     assert [box.lines[-1] for box in boxes] == ["inlined: sin", "inlined: sin"]
 
 

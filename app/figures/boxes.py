@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fusionscope.app import style
 from fusionscope.app.figures.layout import Point, Size
-from fusionscope.storage.queries.fusion import Group, Lowering
+from fusionscope.storage.queries.fusion import Flow, Group, Lowering
 
 CHARACTER, LINE, PADDING = 7.3, 16.0, 10.0  # pixels of the canvas font at scale 1
 LABEL_LENGTH, LEAST_WIDTH = 22, 84.0
@@ -27,7 +27,8 @@ class Box:
     """A fusion group as it is drawn."""
 
     group: Group
-    lines: tuple[str, ...]
+    name: str
+    lines: tuple[str, ...]  # the first is the name, shortened
 
     @property
     def size(self) -> Size:
@@ -78,14 +79,24 @@ class Unit:
         return found
 
 
-def units(groups: Sequence[Group], lowerings: Sequence[Lowering]) -> dict[str, Unit]:
-    """Groups by the kernel call that runs them; a group without a call stands alone."""
+def units(groups: Sequence[Group], flows: Sequence[Flow], lowerings: Sequence[Lowering]) -> dict[str, Unit]:
+    """Groups by the kernel call that runs them.
+
+    A group that needs no kernel (a concatenation in place, an output of a library call) joins the last call that writes
+    for it: apart from it, it could stand between two groups of one call, and the units would form a cycle.
+    """
     again = _computed_again(lowerings)
+    calls = {group.group_id: group.call for group in groups}
+    for group in groups:
+        if group.call is None:
+            written = (calls[flow.src] for flow in flows if flow.dst == group.group_id)
+            calls[group.group_id] = max((call for call in written if call is not None), default=None)
     found: dict[str, list[Group]] = {}
     for group in groups:
-        found.setdefault(group.group_id if group.call is None else f"call {group.call}", []).append(group)
+        call = calls[group.group_id]
+        found.setdefault(group.group_id if call is None else f"call {call}", []).append(group)
     return {
-        name: Unit(tuple(Box(group, _lines(group, len(inside) > 1, again.get(group.group_id, ()))) for group in inside))
+        name: Unit(tuple(_box(group, len(inside) > 1, again.get(group.group_id, ())) for group in inside))
         for name, inside in found.items()
     }
 
@@ -96,7 +107,9 @@ def short_kernel(name: str) -> str:
 
 
 def operators(group: Group) -> str:
-    """What a group computes, by operator; views only where there is nothing else."""
+    """What a group computes, by operator; views only where there is nothing else. A copy is made for its last one."""
+    if group.kind == "layout":
+        return f"copy for {_operator(group.targets[-1])}"
     names = [_operator(target) for target in group.targets]
     return ", ".join(dict.fromkeys([name for name in names if not VIEWS.fullmatch(name)] or names)) or group.group_id
 
@@ -120,10 +133,11 @@ def _computed_again(lowerings: Sequence[Lowering]) -> dict[str, tuple[str, ...]]
     return found
 
 
-def _lines(group: Group, framed: bool, again: Sequence[str]) -> tuple[str, ...]:
-    """Its kernel (its operators in a frame, which bears that name), how much it does, what lowering inlined into it."""
+def _box(group: Group, framed: bool, again: Sequence[str]) -> Box:
+    """Its kernel (its operators in a frame, which bears that name), how much it does, what was inlined into it."""
     name = operators(group) if framed or group.kernel is None else short_kernel(group.kernel)
     moved = (group.bytes_read or 0) + (group.bytes_written or 0)
-    facts = style.plural(len(group.ops), "op") + (f" · {style.size(moved)}" if moved else "")
+    work = "no work" if group.kind == "nop" else style.plural(len(group.ops), "op")
+    facts = f"{work} · {style.size(moved)}" if moved else work
     inlined = (f"inlined: {', '.join(again)}",) if again else ()
-    return tuple(style.short(line, LABEL_LENGTH) for line in (name, facts, *inlined))
+    return Box(group, name, tuple(style.short(line, LABEL_LENGTH) for line in (name, facts, *inlined)))

@@ -55,7 +55,7 @@ def kernel_graph(
 
     `refused`: pairs to join by a dashed line, where they ended in different groups.
     """
-    placed = units(groups, lowerings)
+    placed = units(groups, flows, lowerings)
     unit_of = {box.group.group_id: name for name, unit in placed.items() for box in unit.boxes}
     sizes = {name: unit.size for name, unit in placed.items()}
     centres = layered(sizes, [(unit_of[flow.src], unit_of[flow.dst]) for flow in flows], VIEWPORT)
@@ -71,7 +71,7 @@ def kernel_graph(
 
 def _frame(unit: Unit, centre: Point) -> Frame:
     (width, height), (x, y) = unit.size, centre
-    name = short_kernel(unit.boxes[0].group.kernel or "")
+    name = short_kernel(next((box.group.kernel for box in unit.boxes if box.group.kernel), ""))
     return Frame(style.short(name, int(width / CHARACTER)), x - width / 2, y - height / 2, width, height)
 
 
@@ -79,13 +79,14 @@ def _node(box: Box, place: Point) -> dict[str, Any]:
     """A pyvis node; the canvas draws `lines` in a box of this size and colour."""
     return {
         "id": box.group.group_id,
-        "label": box.lines[0],
+        "label": box.name,
         "lines": box.lines,
         "title": _tooltip(box.group),
         "shape": "custom",
         "boxWidth": round(box.size[0]),
         "boxHeight": round(box.size[1]),
-        "kind": style.KIND_COLOURS[box.group.kind],
+        "kind": box.group.kind,
+        "fill": style.KIND_COLOURS[box.group.kind],
         "dashed": box.group.recomputed,
         "x": round(place[0]),
         "y": round(place[1]),

@@ -27,11 +27,11 @@ def plan_figure(points: Sequence[Point], lifetimes: Sequence[Lifetime], peak: in
     figure.add_trace(_area(points, end, style.MEMORY_COLOURS["intermediate"]), row=1, col=1)
     drawn = sorted(_planned(lifetimes), key=lambda life: -(life.bytes or 0))[:DRAWN]
     offsets = pack(drawn, end)
+    top = max((offsets[life.buffer] + (life.bytes or 0) for life in drawn), default=1)
     for category in style.MEMORY_COLOURS:
         inside = [life for life in drawn if life.category == category]
         if inside:
-            figure.add_trace(_rectangles(category, inside, offsets, end), row=2, col=1)
-    top = max((offsets[life.buffer] + (life.bytes or 0) for life in drawn), default=1)
+            figure.add_trace(_rectangles(category, inside, offsets, end, top), row=2, col=1)
     _byte_axis(figure, max(point.live_bytes for point in points), min(point.live_bytes for point in points), row=1)
     _byte_axis(figure, top, 0, row=2)
     for row, title in ((1, "live bytes after each step"), (2, "buffers, as high as they are large")):
@@ -141,7 +141,7 @@ def _area(points: Sequence[Point], end: int, colour: str) -> go.Scatter:
     )
 
 
-def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int], end: int) -> go.Bar:
+def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int], end: int, top: int) -> go.Bar:
     colour = style.MEMORY_COLOURS[category]
     heights = [life.bytes or 0 for life in lives]
     return go.Bar(
@@ -158,9 +158,14 @@ def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int
         customdata=[[_start(life)] for life in lives],
         hovertext=[_story(life) for life in lives],
         hovertemplate="%{hovertext}<extra></extra>",
-        marker={"color": colour, "line": {"color": "rgba(0,0,0,0.35)", "width": 0.6}},
+        marker={"color": colour, "line": {"color": "rgba(0,0,0,0.35)", "width": _borders(heights, top)}},
         name=category,
     )
+
+
+def _borders(heights: Sequence[int], top: int) -> list[float]:
+    """Width of each border: none around a sliver, which would be all border."""
+    return [0.6 if height > top / 80 else 0.0 for height in heights]
 
 
 def _story(life: Lifetime) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import streamlit as st
 
 from fusionscope.app import data, style
@@ -12,6 +14,16 @@ from fusionscope.storage.queries.kernels import Call, KernelRow
 from fusionscope.storage.queries.runs import RunSummary
 
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
+
+
+def operations(count: float | None) -> str:
+    """A count of operations as k, M, G, T."""
+    if count is None:
+        return style.MISSING
+    exponent = max(0, min(4, int(math.log10(max(count, 1)) // 3)))
+    return f"{style.number(count / 1000**exponent)} {'kMGT'[exponent - 1] if exponent else ''}".strip()
+
+
 FORMATS = {
     "groups": style.number,
     "ops": style.number,
@@ -19,7 +31,7 @@ FORMATS = {
     "total": style.duration,
     "reads": style.size,
     "writes": style.size,
-    "flops": style.number,
+    "flops": operations,
 }
 
 
@@ -176,7 +188,7 @@ asked = st.query_params.get("kernel")
 details(
     run,
     next(
-        (row for row in rows if asked in (row.kernel_id, row.name)),
+        (row for row in rows if asked and asked in (row.kernel_id, row.name)),
         next((row for row in rows if row.backend not in ("extern", "operator")), rows[0]),
     ),
 )

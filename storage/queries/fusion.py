@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
+from fusionscope.storage.queries.graphs import OWN_ORIGINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Group:
     group_id: str
     position: int
     members: tuple[str, ...]
-    kind: str  # template, extern, reduction, layout, pointwise, view (takes one output of a library call), nop
+    kind: str  # template, extern, reduction, layout, pointwise, nop
     ops: tuple[str, ...]  # FX nodes computed in it, in order of the graph
     targets: tuple[str, ...]  # their operators, one for one
     bytes_read: int | None  # summed over its scheduler nodes
@@ -214,16 +215,14 @@ SELECT
     (SELECT count(*) FROM lowered WHERE realized) AS realized
 """
 
-# What a scheduler node computes are its origins. A library call lists the origins of its unrealized inputs as well
-# (GraphLowering.run_node gathers them), though it can inline nothing: of those only the last, its own, counts.
-_MEMBER = """node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
+_MEMBER = f"""node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
 fx_node AS (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2),
 member AS (
     SELECT group_id, f.position, unnest(members) AS ir_node
     FROM fusion_groups f WHERE run_id = $1 AND graph_id = $2
 ),
 named AS (
-    SELECT group_id, ir_node, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END) AS fx
+    SELECT group_id, ir_node, unnest({OWN_ORIGINS}) AS fx
     FROM member JOIN node USING (ir_node)
 ),
 origin AS (
@@ -264,9 +263,7 @@ work AS (
     FROM member LEFT JOIN node USING (ir_node) GROUP BY group_id, member.position
 )
 SELECT group_id, work.position, members,
-    CASE WHEN kind = 'extern' AND call IS NULL THEN 'view'
-        WHEN kind = 'pointwise' AND copies THEN 'layout'
-        ELSE kind END AS kind,
+    CASE WHEN kind = 'pointwise' AND copies THEN 'layout' ELSE kind END AS kind,
     coalesce(ops, []) AS ops, coalesce(targets, []) AS targets, work.bytes_read, work.bytes_written,
     coalesce(recomputed, false) AS recomputed, call, called.kernel_id, name AS kernel, backend
 FROM work LEFT JOIN computed USING (group_id) LEFT JOIN called USING (group_id)

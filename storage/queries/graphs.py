@@ -8,6 +8,11 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
 
+# What a scheduler node computes are its origins. A library call lists the origins of its unrealized inputs as well
+# (GraphLowering.run_node gathers them), though it can inline nothing, and so does a node that does no work, such as an
+# output of such a call: of those only the last, their own, counts. `kind` and `origins` are columns of ir_nodes.
+OWN_ORIGINS = "CASE WHEN kind IN ('extern', 'nop') THEN origins[-1:] ELSE origins END"
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedGraph:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
+from fusionscope.storage.queries.graphs import OWN_ORIGINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,6 @@ def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
     return fetch(con, Call, _CALLS, [run_id, kernel_id])
 
 
-# Of a library call's origins only the last is its own: see fusion.py.
-_OWN = "unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE origins END)"
-
 _KERNELS = f"""
 WITH call AS (SELECT * FROM kernel_calls WHERE run_id = $1),
 called AS (SELECT kernel_id, count(*) AS calls FROM call GROUP BY kernel_id),
@@ -83,7 +81,7 @@ held AS (
     FROM grouped JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
 ),
 computed AS (
-    SELECT kernel_id, {_OWN} AS fx FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
+    SELECT kernel_id, unnest({OWN_ORIGINS}) AS fx FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
 ),
 counted AS (SELECT kernel_id, count(DISTINCT group_id) AS groups FROM grouped GROUP BY kernel_id),
 worked AS (SELECT kernel_id, count(DISTINCT fx) AS ops FROM computed GROUP BY kernel_id),
@@ -115,7 +113,7 @@ held AS (
     FROM call JOIN fusion_groups USING (run_id, graph_id, group_id)
 ),
 computed AS (
-    SELECT DISTINCT run_id, graph_id, held.position, {_OWN} AS node
+    SELECT DISTINCT run_id, graph_id, held.position, unnest({OWN_ORIGINS}) AS node
     FROM held JOIN ir_nodes USING (run_id, graph_id, ir_node)
 )"""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
+from fusionscope.storage.queries.graphs import OWN_ORIGINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,11 @@ SELECT step, time_us, live_bytes, delta_bytes, buffer, label FROM memory_points
 WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY step, time_us
 """
 
-# A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first (of a
-# library call only the last, its own: see fusion.py), and for an input its own placeholder.
-_LIFETIMES = """
+# A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first, and
+# for an input its own placeholder.
+_LIFETIMES = f"""
 WITH made AS (
-    SELECT buffer, unnest(CASE WHEN kind = 'extern' THEN origins[-1:] ELSE coalesce(origins, [buffer]) END) AS node
+    SELECT buffer, unnest(coalesce({OWN_ORIGINS}, [buffer])) AS node
     FROM buffers b LEFT JOIN ir_nodes USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
 ),
 described AS (
