@@ -73,25 +73,29 @@ def peak_rss_bytes() -> int:
 
 
 def eager_counterparts(start: Start, code: int, compiled: CompiledCalls) -> list[Measurement]:
-    """Run the program again in a child process under the stance force_eager; return what was measured of it.
+    """Run the program again with everything compiled run eagerly; return what was measured of it.
 
     Its standard output goes to standard error. `code` is how the first run ended, `compiled` its calls. Raises
     NotCompared where the second run ends otherwise, or compiles something.
     """
-    with tempfile.TemporaryDirectory(prefix="fusionscope-") as folder:
-        result = Path(folder) / "eager.json"
-        command = [sys.executable, "-m", __name__, str(result), *start.program.words]
-        subprocess.run(
-            command, cwd=start.folder, env=start.environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
-        )
-        if not result.exists():
-            raise NotCompared("the second run did not come to its end")
-        eager = json.loads(result.read_text())
+    eager = _second_run(start)
     if eager["code"] != code:
         raise NotCompared(f"the second run ended with exit code {eager['code']}, not {code}")
     if eager["frames"]:
         raise NotCompared(f"the second run compiled {eager['frames']} frames all the same: the program sets the stance")
     return [Measurement(**row) for row in eager["measured"] + _same_call(eager["calls"], compiled)]
+
+
+def _second_run(start: Start) -> dict[str, Any]:
+    """What a child process writes that runs the program under the stance force_eager."""
+    with tempfile.TemporaryDirectory(prefix="fusionscope-") as folder:
+        result = Path(folder) / "eager.json"
+        command = [sys.executable, "-m", __name__, str(result), *start.program.words]
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
+        subprocess.run(command, cwd=start.folder, env=start.environment, check=False, **streams)
+        if not result.exists():
+            raise NotCompared("the second run did not come to its end")
+        return dict(json.loads(result.read_text()))
 
 
 def _same_call(eager: list[tuple[str, dict[str, Any]]], compiled: CompiledCalls) -> list[dict[str, Any]]:

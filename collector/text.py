@@ -17,8 +17,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def or_dash(value: object) -> str:
-    """The value as text; a dash where it was not recorded."""
-    return NOTHING if value is None else str(value)
+    """The value as text on one line, without control characters; a dash where it was not recorded."""
+    return NOTHING if value is None else "".join(c if c.isprintable() else " " for c in str(value))
 
 
 def bytes_(value: float | None) -> str | None:
@@ -54,8 +54,9 @@ def _scaled(value: float, base: int, units: Sequence[str]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits without an exponent."""
-    return f"{value:.{max(0, 2 - len(str(int(abs(value)))) + 1)}f}" if value % 1 or value >= 1000 else f"{value:.0f}"
+    """Three significant digits without an exponent; a whole number as it is."""
+    decimals = max(0, 3 - len(str(int(abs(value))))) if value % 1 else 0
+    return f"{value:.{decimals}f}"
 
 
 def _numeric(cell: str) -> bool:

@@ -100,10 +100,11 @@ def test_a_kernel_is_named_by_what_is_its_own(kernel: str, label: str) -> None:
 def test_operators_leave_out_views_unless_there_is_nothing_else() -> None:
     assert operators(group("g", targets=("aten.view.default", "aten.add.Tensor", "aten.add.Tensor"))) == "add"
     assert operators(group("g", targets=("<built-in function getitem>",))) == "getitem"
+    assert operators(group("g", targets=("prims.convert_element_type.default",))) == "convert_element_type"
 
 
 def test_groups_of_one_kernel_call_share_a_frame_that_holds_them() -> None:
-    unit = Unit(tuple(Box(group(f"g{i}"), ("add", "1 op")) for i in range(6)))
+    unit = Unit(tuple(Box(group(f"g{i}"), "add", ("add", "1 op")) for i in range(6)))
     width, height = unit.size
     places = unit.places((0.0, 0.0))
     assert [len(column) for column in unit.columns] == [3, 3]

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from models import everything, everything_inputs
+
 from fusionscope.collector import record, recorder
 from fusionscope.collector.hook import Emit, missing, patched
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import HookStatus, Run
-from models import everything, everything_inputs
 
 NAMES = [hook.NAME for hook in HOOKS]
 

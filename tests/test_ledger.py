@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
+from models import MLP, Shapes, everything, everything_inputs, scaled
+
 from fusionscope.collector import record
 from fusionscope.storage import records
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
-from models import MLP, Shapes, everything, everything_inputs, scaled
 
 T = TypeVar("T")
 MLP_PEAK, MLP_ESTIMATE = 262_656, 393_728

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from fusionscope.collector import AlreadyRecording, record
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
@@ -63,9 +64,13 @@ def test_a_recorder_inside_a_recorder_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_exception_passes_through_and_the_run_is_kept_as_failed(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), record("raises", store=tmp_path):
-        torch.compile(torch.cos)(torch.ones(4))
-        _ = 1 / 0
+    def fails() -> None:
+        with record("raises", store=tmp_path):
+            torch.compile(torch.cos)(torch.ones(4))
+            raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     (run,) = runs(tmp_path)
     assert (run.status, run.status_reason) == (
         "failed",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -64,13 +63,14 @@ def canvas(graph: KernelGraph, view: View, *, key: str) -> str | None:
     return clicked
 
 
-def _legend(graph: KernelGraph) -> list[dict[str, Any]]:
+def _legend(graph: KernelGraph) -> list[dict[str, str]]:
     """The kinds that the picture has, in the order of the palette."""
-    colours = {node["kind"] for node in graph.network.nodes}
-    names = {
-        colour: style.KIND_NAMES[kind] for kind, colour in reversed(style.KIND_COLOURS.items()) if colour in colours
-    }
-    entries: list[dict[str, Any]] = [{"colour": colour, "name": name} for colour, name in reversed(names.items())]
+    kinds = {node["kind"] for node in graph.network.nodes}
+    entries = [
+        {"colour": colour, "name": style.KIND_NAMES[kind]}
+        for kind, colour in style.KIND_COLOURS.items()
+        if kind in kinds
+    ]
     if any(node["dashed"] for node in graph.network.nodes):
         entries.append({"mark": "dashed", "name": "computed again"})
     if any("dashes" in edge for edge in graph.network.edges):

@@ -120,7 +120,8 @@ def _breadth(column: Sequence[Box]) -> float:
 
 def _operator(target: str) -> str:
     """`add` for aten.add.Tensor, `getitem` for <built-in function getitem>."""
-    return target.removeprefix("<built-in function ").removesuffix(">").removeprefix("aten.").split(".")[0]
+    namespaced = target.removeprefix("<built-in function ").removesuffix(">").split(".")
+    return namespaced[min(1, len(namespaced) - 1)]
 
 
 def _computed_again(lowerings: Sequence[Lowering]) -> dict[str, tuple[str, ...]]:

@@ -21,6 +21,7 @@ REFUSALS_DRAWN = 24
 NEAR = 260.0  # pixels: an edge that goes further to the side, or up, leaves its column
 FALL = {"enabled": True, "type": "cubicBezier", "forceDirection": "vertical", "roundness": 0.45}
 BOW = {"enabled": True, "type": "curvedCW", "roundness": 0.3}  # inside a frame, around the boxes between
+SWING = {"enabled": True, "type": "curvedCCW", "roundness": 0.35}
 OPTIONS = {
     "physics": {"enabled": False},
     "interaction": {"hover": True, "dragNodes": False, "multiselect": False, "tooltipDelay": 120},
@@ -136,7 +137,7 @@ def _refusals(refused: Sequence[Decision]) -> list[dict[str, Any]]:
             "width": 1.5,
             "arrows": {"to": {"enabled": False}},
             "color": {"color": style.LOSS, "highlight": style.LOSS, "hover": style.LOSS, "opacity": 0.9},
-            "smooth": BOW,
+            "smooth": SWING,
             "title": f"refused: {decision.reason or 'no reason given'}\n{style.size(decision.shared_bytes)} shared",
         }
         for (a, b), decision in list(largest.items())[:REFUSALS_DRAWN]

@@ -123,8 +123,8 @@ def _row(decision: Decision) -> dict[str, object]:
     return row
 
 
-def group_table(groups: list[Group], graph_id: str) -> None:
-    """The canvas as a table; a click selects the group."""
+def group_table(groups: list[Group], key: str) -> None:
+    """The canvas as a table; a click selects the group. `key` names the graph and its run."""
     style.section("Groups", "groups")
     rows = [
         {
@@ -142,9 +142,9 @@ def group_table(groups: list[Group], graph_id: str) -> None:
         for g in groups
     ]
     formats = {"reads": style.size, "writes": style.size, "call": style.number}
-    chosen = table(rows, formats, key=f"groups-{graph_id}", choose=True, config={"computes": {"width": 420}})
+    chosen = table(rows, formats, key=f"groups-{key}", choose=True, config={"computes": {"width": 420}})
     style.note("The picture above as a table, in schedule order. Click a row to see it there.", "groups")
-    if chosen is not None and st.session_state.get(f"shown-{graph_id}") != chosen:
-        st.session_state[f"shown-{graph_id}"] = chosen
+    if chosen is not None and st.session_state.get(f"shown-{key}") != chosen:
+        st.session_state[f"shown-{key}"] = chosen
         st.query_params["node"] = groups[chosen].group_id
         st.rerun()

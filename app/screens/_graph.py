@@ -10,19 +10,28 @@ from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.runs import RunSummary
 
 
-def choose_graph(run: RunSummary) -> DecidedGraph:
-    """Pickers of a compiled frame and of its direction, kept in `?graph=`. Stops the page where there is no graph."""
-    known = {graph.graph_id: graph for graph in data.ask(graphs.decided_graphs, run.run_id)}
+def choose_graph(run: RunSummary, *hooks: str) -> DecidedGraph:
+    """Pickers of a compiled frame and of its direction, kept in `?graph=`.
+
+    Stops the page where there is no graph, with the reason of the hooks that find graphs or of `hooks`.
+    """
+    known = data.ask(graphs.decided_graphs, run.run_id)
     if not known:
-        style.not_recorded(data.why_missing(run, "inductor_graph", "trace_stream"))
+        style.not_recorded(data.why_missing(run, "inductor_graph", "trace_stream", *hooks))
         st.stop()
-    asked = st.query_params.get("graph", "")
-    shown = known.get(asked) or max(
-        known.values(), key=lambda graph: graph.direction != "backward" and graph.scheduler_nodes
-    )
+    largest = max(known, key=lambda graph: (graph.direction != "backward", graph.scheduler_nodes))
+    shown = next((graph for graph in known if graph.graph_id == st.query_params.get("graph")), largest)
     frames: dict[str, list[DecidedGraph]] = {}
-    for graph in known.values():
+    for graph in known:
         frames.setdefault(graph.compile_id, []).append(graph)
+    chosen = _choose_direction(_choose_frame(frames, shown), shown)
+    if chosen != shown:
+        _show(chosen)
+    return chosen
+
+
+def _choose_frame(frames: dict[str, list[DecidedGraph]], shown: DecidedGraph) -> list[DecidedGraph]:
+    """The graphs of a compiled frame."""
     compile_id = st.selectbox(
         "Frame",
         list(frames),
@@ -31,24 +40,23 @@ def choose_graph(run: RunSummary) -> DecidedGraph:
         key=f"frame-{shown.compile_id}",
         width=340,
     )
-    choice = shown if compile_id == shown.compile_id else frames[compile_id][0]
-    if len(frames[choice.compile_id]) > 1:
-        choice = _choose_direction(frames[choice.compile_id], choice)
-    if choice.graph_id != shown.graph_id:  # a default is not written: each writing is a step of the back button
-        _show(choice)
-    return choice
+    return frames[compile_id]
 
 
 def _choose_direction(inside: list[DecidedGraph], shown: DecidedGraph) -> DecidedGraph:
-    chosen = st.segmented_control(
+    """The one graph of a frame that is shown: its first when the frame has just been chosen."""
+    first = shown if shown in inside else inside[0]
+    if len(inside) == 1:
+        return first
+    graph_id = st.segmented_control(
         "Direction",
         [graph.graph_id for graph in inside],
-        default=shown.graph_id,
+        default=first.graph_id,
         required=True,
         format_func={graph.graph_id: graph.direction or graph.graph_id for graph in inside}.__getitem__,
-        key=f"direction-{shown.graph_id}",
+        key=f"direction-{first.graph_id}",
     )
-    return next(graph for graph in inside if graph.graph_id == chosen)
+    return next(graph for graph in inside if graph.graph_id == graph_id)
 
 
 def _show(graph: DecidedGraph) -> None:
@@ -62,4 +70,5 @@ def _frame_title(inside: list[DecidedGraph]) -> str:
     """`step, model.py:42 (0/0)`: a plain label; Streamlit shows the text of options as it is."""
     first = inside[0]
     where = style.source_line(first.file, first.line)
-    return f"{first.function or 'frame'}, {where} ({first.compile_id})" if first.file else f"frame {first.compile_id}"
+    name = style.short(first.function or "frame", 24)
+    return f"{name}, {where} ({first.compile_id})" if first.file else f"frame {first.compile_id}"

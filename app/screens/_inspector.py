@@ -16,7 +16,7 @@ from fusionscope.storage.queries.fusion import Decision, Group, Lowering, Source
 SHOWN = 40  # decisions in the inspector; the ledger below the canvas has them all
 CSS = Path(__file__).parents[1] / "static" / "inspector.css"
 SILENT = {"legal": "could have been fused; another fusion was taken first", "refused": "torch gave no reason"}
-HEIGHT = 480  # of a long tab in pixels; it scrolls
+HEIGHT, MOST_ROWS = 480, 12  # of a long tab in pixels, and of a table in it; longer ones scroll
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
 
 
@@ -51,7 +51,8 @@ def _node(run_id: str, graph_id: str, group: Group) -> None:
         }
         for m in members
     ]
-    table(rows, {"reads": style.size, "writes": style.size}, key="members")
+    height = HEIGHT - 100 if len(rows) > MOST_ROWS else None
+    table(rows, {"reads": style.size, "writes": style.size}, key="members", height=height)
     style.note("Bytes as Inductor counts them for each scheduler node.", "members")
     if group.kernel_id:
         style.door("Open the kernel", "kernels", run_id, kernel=group.kernel_id)

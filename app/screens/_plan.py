@@ -110,6 +110,6 @@ def _sum(alive: list[Lifetime], entry: list[Lifetime], step: int, live_bytes: in
     less = f", less the {exact(released)} of inputs that it has freed" if released else ""
     return (
         f"{style.plural(len(made), 'buffer')} of the call: {exact(total(made))}{less}; the plan says "
-        f"{exact(live_bytes)} above the entry of the call. Steps are lines of the emitted wrapper; freed is empty for a "
-        "buffer that outlives the call."
+        f"{exact(live_bytes)} above its entry. Steps are lines of the emitted wrapper; freed is empty for a buffer "
+        "that outlives the call."
     )

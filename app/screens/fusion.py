@@ -71,12 +71,12 @@ run = data.current_run()
 style.heading("Fusion", style.about(run))
 headline = st.container()
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    graph = choose_graph(run)
+    graph = choose_graph(run, "fusion")
     with_refused = st.toggle("Refused pairs", key="refused", bind="query-params")
     words = st.text_input("Search", key="search", placeholder="kernel, operator, node", bind="query-params", width=260)
 groups = data.ask(fusion.groups, run.run_id, graph.graph_id)
 if not groups:
-    style.not_recorded(data.why_missing(run, "fusion", "inductor_graph"))
+    style.not_recorded(data.why_missing(run, "inductor_graph", "fusion"))
     st.stop()
 
 counts = data.ask(fusion.counts, run.run_id, graph.graph_id)
@@ -87,7 +87,8 @@ with headline:
 decisions = data.ask(fusion.decisions, run.run_id, graph.graph_id)
 refused = [pair for pair in decisions if with_refused and pair.verdict == "refused" and pair.shared_bytes]
 drawn = kernel_graph(groups, flows, lowerings, refused)
-picture(run.run_id, graph.graph_id, groups, drawn, view(groups, f"{run.run_id} {graph.graph_id} {with_refused}", words))
+token = f"{run.run_id} {graph.graph_id}"
+picture(run.run_id, graph.graph_id, groups, drawn, view(groups, f"{token} {with_refused}", words))
 style.note(
     "A box is a fusion group, in the colour of its heaviest work; a frame holds the groups that one kernel runs. Edges "
     "are buffers, wider with more bytes (logarithmic). Weights and inputs are left out. The bytes in a box are summed "
@@ -96,4 +97,4 @@ style.note(
 )
 tables.lowering_table(lowerings, run)
 tables.ledger(decisions, run)
-tables.group_table(groups, graph.graph_id)
+tables.group_table(groups, token)

@@ -162,7 +162,7 @@ total = sum(row.total_us or 0 for row in rows)
 chosen = table(
     [line(row, total, len({row.graph_id for row in rows if row.graph_id}) > 1) for row in rows],
     FORMATS,
-    key="kernels",
+    key=f"kernels-{run.run_id}",
     choose=True,
     config={
         "share": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.1f %%"),
@@ -181,8 +181,8 @@ style.note(
 )
 if run.device_kind == "cpu":
     style.note("Registers, spills and occupancy are facts of a GPU: this run is on a CPU.", "cpu")
-if chosen is not None and st.session_state.get("kernel-row") != chosen:
-    st.session_state["kernel-row"] = chosen
+if chosen is not None and st.session_state.get(f"shown-{run.run_id}") != chosen:
+    st.session_state[f"shown-{run.run_id}"] = chosen
     st.query_params["kernel"] = rows[chosen].kernel_id or rows[chosen].name
 asked = st.query_params.get("kernel")
 details(

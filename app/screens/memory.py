@@ -55,7 +55,7 @@ def number(label: str, value: float | None, remark: str, reason: str) -> None:
     with st.container(key=f"figure-{label}", border=True, width="stretch"):
         st.text(label)
         st.text(style.size(value))
-        st.text(f"{exact(value)}, {remark}" if value is not None else f"not recorded: {reason}")
+        st.text(f"{exact(value)} · {remark}" if value is not None else f"not recorded: {reason}")
 
 
 def numbers(run: RunSummary, curves: list[Curve], orders: list[Order], measured: dict[str, MeasuredPeak]) -> None:
@@ -63,14 +63,14 @@ def numbers(run: RunSummary, curves: list[Curve], orders: list[Order], measured:
     chosen = next((order for order in orders if order.chosen), None)
     estimate, plan = find(curves, "estimate", "compiled"), find(curves, "plan", "compiled")
     value = chosen.peak_bytes if chosen else estimate.peak_bytes if estimate else None
-    order = f"schedule order {chosen.method}" if chosen else "of the schedule as it was emitted"
+    order = f"schedule order {chosen.method}" if chosen else "the schedule as emitted"
     with st.container(horizontal=True, gap="small"):
         number("Inductor's estimate", value, order, data.why_missing(run, "memory_orders"))
-        label = f"step {plan.peak_step} of {plan.points}" if plan else ""
+        label = f"above entry, step {plan.peak_step} of {plan.points}" if plan else ""
         number("The plan", plan.peak_bytes if plan else None, label, data.why_missing(run, "wrapper_plan"))
         for variant in ("compiled", "eager"):
             peak = measured.get(variant)
-            remark = style.plural(peak.samples, "sample") if peak else ""
+            remark = f"above entry, {style.plural(peak.samples, 'sample')}" if peak else ""
             number(f"Measured, {variant}", peak.bytes if peak else None, remark, UNMEASURED)
 
 
@@ -89,8 +89,8 @@ def other_curves(run: RunSummary, curves: list[Curve]) -> None:
                 style.not_recorded(reason, f"curve-{title}")
     style.note(
         "Each curve has its own x axis, and all share the scale of bytes. The estimate counts scheduler steps of this "
-        "graph, with buffers that fusion later removes; a measured curve counts the allocations of one whole call, "
-        "with all of its graphs.",
+        "graph, with buffers that fusion later removes and inputs that the call frees; a measured curve counts the "
+        "allocations of one whole call, with all of its graphs.",
         "curves",
     )
 
@@ -107,7 +107,7 @@ run = data.current_run()
 style.heading("Memory", style.about(run))
 headline = st.container()
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    graph = choose_graph(run)
+    graph = choose_graph(run, "wrapper_plan")
 curves = data.ask(memory.curves, run.run_id, graph.graph_id)
 lifetimes = data.ask(memory.lifetimes, run.run_id, graph.graph_id)
 measured = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}

@@ -42,7 +42,7 @@ function draw(root, data, vis) {
   const network = (shown.network = new vis.Network(view, { nodes: new vis.DataSet(nodes), edges: new vis.DataSet(data.edges) }, data.options));
   network.on("beforeDrawing", (context) => {
     recolour(shown, colours(root));
-    data.frames.forEach((frame) => outline(context, frame, shown.colours));
+    data.frames.forEach((frame) => outline(context, frame, shown.colours, network.getScale() > 0.6));
   });
   network.on("click", ({ nodes }) => {
     if (!nodes.length) return network.selectNodes(boxes.has(shown.focus) ? [shown.focus] : []);
@@ -90,7 +90,7 @@ function rounded(context, x, y, width, height, radius) {
 }
 
 function box({ ctx, id, x, y, state }, shown) {
-  const { boxWidth: width, boxHeight: height, lines, kind, dashed } = shown.boxes.get(id);
+  const { boxWidth: width, boxHeight: height, lines, label, fill, dashed } = shown.boxes.get(id);
   const { text, paper, chosen, font } = shown.colours;
   const drawNode = () => {
     const [left, top] = [x - width / 2, y - height / 2];
@@ -100,39 +100,39 @@ function box({ ctx, id, x, y, state }, shown) {
     rounded(ctx, left, top, width, height, 4);
     ctx.fill();
     ctx.globalAlpha = (state.hover || state.selected ? 0.5 : 0.3) * (faded ? 0.3 : 1);
-    ctx.fillStyle = kind;
+    ctx.fillStyle = fill;
     ctx.fill();
     ctx.globalAlpha = faded ? 0.25 : 1;
     ctx.lineWidth = state.selected ? 2.5 : 1.2;
-    ctx.strokeStyle = state.selected ? chosen : kind;
+    ctx.strokeStyle = state.selected ? chosen : fill;
     ctx.setLineDash(dashed ? [4, 3] : []);
     ctx.stroke();
     ctx.setLineDash([]);
-    ctx.fillStyle = kind;
+    ctx.fillStyle = fill;
     rounded(ctx, left, top, 5, height, [4, 0, 0, 4]);
     ctx.fill();
     ctx.fillStyle = text;
-    write(ctx, lines, { left: left + 12, top, room: width - 16, height, faded, font, scale: shown.network.getScale() });
+    write(ctx, label, lines, { left: left + 12, top, room: width - 16, height, faded, font, scale: shown.network.getScale() });
   };
   return { drawNode, nodeDimensions: { width, height } };
 }
 
-// All lines where they can be read; from far away only the first, as large as the box allows; then none.
-function write(ctx, lines, { left, top, room, height, faded, font, scale }) {
+// All lines where they can be read; from far away only the label, as large as the box allows; then nothing.
+function write(ctx, label, lines, { left, top, room, height, faded, font, scale }) {
   const small = scale < 0.72;
   const size = small ? Math.min(10.5 / scale, height * 0.6) : 12;
   if (size * scale < 5) return;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
-  (small ? lines.slice(0, 1) : lines).forEach((line, i) => {
+  (small ? [label] : lines).forEach((line, i) => {
     ctx.globalAlpha = (i ? 0.72 : 1) * (faded ? 0.3 : 1);
     ctx.font = `${i ? "" : "600 "}${size}px ${font}`;
     const fits = Math.floor(room / (size * 0.602));
-    ctx.fillText(line.length > fits ? `${line.slice(0, fits - 1).replace(/…$/, "")}…` : line, left, small ? top + height / 2 : top + 13 + i * 16);
+    ctx.fillText(line.length > fits ? `${line.slice(0, fits - 1)}…` : line, left, small ? top + height / 2 : top + 13 + i * 16);
   });
 }
 
-function outline(context, frame, { text, line, font }) {
+function outline(context, frame, { text, line, font }, named) {
   context.save();
   context.strokeStyle = line;
   context.fillStyle = text;
@@ -145,7 +145,7 @@ function outline(context, frame, { text, line, font }) {
   context.globalAlpha = 0.72;
   context.font = `11px ${font}`;
   context.textBaseline = "top";
-  context.fillText(frame.label, frame.x + 10, frame.y + 7);
+  if (named) context.fillText(frame.label, frame.x + 10, frame.y + 7);
   context.restore();
 }
 

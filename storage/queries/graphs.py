@@ -25,10 +25,6 @@ class DecidedGraph:
     file: str | None
     line: int | None
     scheduler_nodes: int
-    groups: int
-    calls: int
-    buffers: int
-    has_code: bool
 
 
 def decided_graphs(con: DuckDBPyConnection, run_id: str) -> list[DecidedGraph]:
@@ -38,11 +34,7 @@ def decided_graphs(con: DuckDBPyConnection, run_id: str) -> list[DecidedGraph]:
 
 _DECIDED = """
 SELECT graph_id, compile_id, direction, c.function, c.file, c.line,
-    (SELECT count(*) FROM ir_nodes n WHERE n.run_id = g.run_id AND n.graph_id = g.graph_id) AS scheduler_nodes,
-    (SELECT count(*) FROM fusion_groups f WHERE f.run_id = g.run_id AND f.graph_id = g.graph_id) AS groups,
-    (SELECT count(*) FROM kernel_calls k WHERE k.run_id = g.run_id AND k.graph_id = g.graph_id) AS calls,
-    (SELECT count(*) FROM buffers b WHERE b.run_id = g.run_id AND b.graph_id = g.graph_id) AS buffers,
-    output_code IS NOT NULL AS has_code
+    (SELECT count(*) FROM ir_nodes n WHERE n.run_id = g.run_id AND n.graph_id = g.graph_id) AS scheduler_nodes
 FROM graphs g LEFT JOIN compiles c USING (run_id, compile_id)
 WHERE run_id = $1 AND stage = 'post_grad' AND coalesce(c.phase, 'drive') = 'drive'
 ORDER BY position, graph_id
