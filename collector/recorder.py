@@ -155,18 +155,23 @@ class Recording:
         self.close()
 
     def _statuses(self) -> list[HookStatus]:
-        others = sorted({name for name in self._ledger.backends.values() if name != "inductor"})
-        elsewhere = f"not recorded: backend {', '.join(others)}" if others else None
+        elsewhere = self._other_backends()
         statuses = [emit.status() for emit in self._emits] + self._unavailable
         if self._own.lost:
             statuses.append(self._own.status())
         return [_explained(status, elsewhere) for status in statuses]
+
+    def _other_backends(self) -> str | None:
+        others = sorted({name for name in self._ledger.backends.values() if name != "inductor"})
+        return f"not recorded: backend {', '.join(others)}" if others else None
 
     def _final_run(self) -> Run:
         lost = sorted({emit.hook for emit in [*self._emits, self._own] if emit.lost})
         unavailable = [status.hook for status in self._unavailable]
         if lost or unavailable:
             self.partial(f"not everything was recorded: {', '.join([*lost, *unavailable])}")
+        if (elsewhere := self._other_backends()) is not None:
+            self.partial(elsewhere)
         kind, name = environment.device()
         overhead = sum(emit.self_s for emit in [*self._emits, self._own])
         return replace(self._run, device_kind=kind, device_name=name, recorder_overhead_s=overhead)

@@ -77,6 +77,16 @@ def test_an_address_with_a_node_opens_on_it_and_the_back_button_returns_to_it(pa
     assert selected(page) == ["op3"]
 
 
+def test_an_address_may_name_a_scheduler_node_inside_a_group_and_ignores_one_that_is_unknown(
+    page: Page, address: str
+) -> None:
+    open_fusion(page, address, node="op9")
+    assert selected(page) == [SOFTMAX]
+    open_fusion(page, address, node="op999")
+    assert selected(page) == [SOFTMAX]
+    assert "cpp_fused__softmax" in inspector(page, "Node")
+
+
 def test_a_search_fades_what_it_does_not_find(page: Page, address: str) -> None:
     open_fusion(page, address, search="softmax")
     assert page.locator(".canvas").evaluate("canvas => [...canvas.shown.matches]") == [SOFTMAX]

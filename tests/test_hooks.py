@@ -132,6 +132,8 @@ def test_a_backend_that_is_not_inductor_is_said(tmp_path: Path) -> None:
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     status = statuses(tmp_path, recording.run_id)["fusion_pairs"]
     assert (status.state, status.reason) == ("unavailable", "not recorded: backend eager")
+    run = the_run(tmp_path, recording.run_id)
+    assert (run.status, run.status_reason) == ("partial", "not recorded: backend eager")
 
 
 class _Target:

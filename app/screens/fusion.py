@@ -45,13 +45,17 @@ def found(groups: list[Group], words: str | None) -> tuple[str, ...] | None:
     )
 
 
+def named(groups: list[Group], name: str | None) -> Group | None:
+    """The group of that name, or the one that holds the scheduler node of that name."""
+    return next((group for group in groups if name == group.group_id or name in group.members), None)
+
+
 def view(groups: list[Group], token: str, words: str | None) -> View:
     """The canvas on the group that the URL names, else on the one with most in it."""
-    asked = st.query_params.get("node")
-    names = {group.group_id for group in groups}
-    most = max(groups, key=lambda group: (len(group.members), len(group.ops)))
+    asked = named(groups, st.query_params.get("node"))
+    shown = asked or max(groups, key=lambda group: (len(group.members), len(group.ops)))
     turn = st.session_state["turn"] = st.session_state.get("turn", 0) + 1
-    return View(token, turn, asked if asked in names else most.group_id, asked in names, found(groups, words))
+    return View(token, turn, shown.group_id, asked is not None, found(groups, words))
 
 
 @st.fragment
@@ -62,9 +66,10 @@ def picture(run_id: str, graph_id: str, groups: list[Group], drawn: KernelGraph,
         clicked = canvas(drawn, view, key="kernel-graph")
     if clicked:
         st.query_params["node"] = clicked
-    chosen = st.query_params.get("node", view.focus)
     with right:
-        inspector(run_id, graph_id, next((group for group in groups if group.group_id == chosen), groups[0]))
+        inspector(
+            run_id, graph_id, named(groups, st.query_params.get("node")) or named(groups, view.focus) or groups[0]
+        )
 
 
 run = data.current_run()
