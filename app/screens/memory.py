@@ -13,7 +13,7 @@ from fusionscope.app.screens._graph import choose_graph
 from fusionscope.app.screens._plan import by_size, exact, plan_part
 from fusionscope.app.table import table
 from fusionscope.storage.queries import graphs, memory
-from fusionscope.storage.queries.memory import Curve, Lifetime, MeasuredPeak, Order
+from fusionscope.storage.queries.memory import Curve, Lifetime, MeasuredPeak
 from fusionscope.storage.queries.runs import RunSummary
 
 UNMEASURED = "the run was not measured"
@@ -58,14 +58,13 @@ def number(label: str, value: float | None, remark: str, reason: str) -> None:
         st.text(f"{exact(value)} · {remark}" if value is not None else f"not recorded: {reason}")
 
 
-def numbers(run: RunSummary, curves: list[Curve], orders: list[Order], measured: dict[str, MeasuredPeak]) -> None:
+def numbers(run: RunSummary, curves: list[Curve], measured: dict[str, MeasuredPeak]) -> None:
     """Four peaks that are four different numbers."""
-    chosen = next((order for order in orders if order.chosen), None)
     estimate, plan = find(curves, "estimate", "compiled"), find(curves, "plan", "compiled")
-    value = chosen.peak_bytes if chosen else estimate.peak_bytes if estimate else None
-    order = f"schedule order {chosen.method}" if chosen else "the schedule as emitted"
     with st.container(horizontal=True, gap="small"):
-        number("Inductor's estimate", value, order, data.why_missing(run, "memory_orders"))
+        remark = f"for the final schedule, step {estimate.peak_step} of {estimate.points}" if estimate else ""
+        peak_estimated = estimate.peak_bytes if estimate else None
+        number("Inductor's estimate", peak_estimated, remark, data.why_missing(run, "inductor_graph"))
         label = f"above entry, step {plan.peak_step} of {plan.points}" if plan else ""
         number("The plan", plan.peak_bytes if plan else None, label, data.why_missing(run, "wrapper_plan"))
         for variant in ("compiled", "eager"):
@@ -112,7 +111,7 @@ curves = data.ask(memory.curves, run.run_id, graph.graph_id)
 lifetimes = data.ask(memory.lifetimes, run.run_id, graph.graph_id)
 measured = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}
 orders = data.ask(memory.orders, run.run_id, graph.graph_id)
-numbers(run, curves, orders, measured)
+numbers(run, curves, measured)
 plan = find(curves, "plan", "compiled")
 if plan:
     alone = len(data.ask(graphs.decided_graphs, run.run_id)) == 1

@@ -10,7 +10,8 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.collector.commands import DONE, add_store, answer, as_json, opened
 from fusionscope.collector.text import bytes_, change, count, microseconds, or_dash, ratio, table
-from fusionscope.storage.queries import compare, compile, graphs, memory, overview, runs
+from fusionscope.storage.queries import compare, compile, fusion, graphs, memory, overview, runs
+from fusionscope.storage.queries.fusion import FusionCounts
 from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.memory import Curve
 from fusionscope.storage.queries.runs import RunSummary
@@ -24,6 +25,7 @@ class Shown:
     run: RunSummary
     measurements: list[Measurement]
     graphs: list[DecidedGraph]
+    counts: list[FusionCounts]  # of those graphs, one for one
     curves: list[Curve]  # of those graphs
     breaks: list[GraphBreak]
     recompiles: list[Recompile]
@@ -57,6 +59,7 @@ def shown_run(con: DuckDBPyConnection, run_id: str) -> Shown:
         run=next(row for row in runs.library_runs(con) if row.run_id == run_id),
         measurements=compare.measurements(con, run_id),
         graphs=decided,
+        counts=[fusion.counts(con, run_id, graph.graph_id) for graph in decided],
         curves=curves,
         breaks=compile.breaks(con, run_id),
         recompiles=compile.recompiles(con, run_id),
@@ -70,7 +73,7 @@ def _sections(shown: Shown) -> Iterator[str]:
         yield table(("measured", "variant", "median", "samples"), map(_measurement, shown.measurements))
     if shown.graphs:
         head = ("graph", "function", "nodes", "groups", "kernel calls", "peak: plan", "Inductor's estimate")
-        yield table(head, (_graph(shown, graph) for graph in shown.graphs))
+        yield table(head, (_graph(shown, *pair) for pair in zip(shown.graphs, shown.counts, strict=True)))
     if shown.breaks:
         yield table(("graph break at", "why"), ((f"{b.file}:{b.line}", b.kind) for b in shown.breaks))
     if shown.recompiles:
@@ -100,6 +103,6 @@ def _measurement(row: Measurement) -> tuple[object, ...]:
     return row.metric, row.variant, units.get(row.unit, count)(row.median), row.samples
 
 
-def _graph(shown: Shown, graph: DecidedGraph) -> tuple[object, ...]:
+def _graph(shown: Shown, graph: DecidedGraph, counts: FusionCounts) -> tuple[object, ...]:
     peaks = (bytes_(shown.peak(graph.graph_id, basis)) for basis in ("plan", "estimate"))
-    return graph.graph_id, graph.function, graph.scheduler_nodes, graph.groups, graph.calls, *peaks
+    return graph.graph_id, graph.function, counts.scheduler_nodes, counts.groups, counts.calls, *peaks
