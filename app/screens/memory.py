@@ -62,7 +62,7 @@ def numbers(run: RunSummary, curves: list[Curve], measured: dict[str, MeasuredPe
     """Four peaks that are four different numbers."""
     estimate, plan = find(curves, "estimate", "compiled"), find(curves, "plan", "compiled")
     with st.container(horizontal=True, gap="small"):
-        remark = f"for the final schedule, step {estimate.peak_step} of {estimate.points}" if estimate else ""
+        remark = f"scheduler step {estimate.peak_step} of {estimate.points}" if estimate else ""
         peak_estimated = estimate.peak_bytes if estimate else None
         number("Inductor's estimate", peak_estimated, remark, data.why_missing(run, "inductor_graph"))
         label = f"above entry, step {plan.peak_step} of {plan.points}" if plan else ""
