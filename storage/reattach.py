@@ -1,7 +1,7 @@
 """Decisions of a graph that came from torch's FX graph cache: taken over from the run that recorded the same key.
 
-The key names everything that the compile depends on (torch/_inductor/codecache.py, FxGraphHashDetails), so two runs with
-the same key took the same decisions.
+The key names everything that the compile depends on (torch/_inductor/codecache.py, FxGraphHashDetails), so two runs
+with the same key took the same decisions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _CACHED = """
 SELECT g.graph_id, g.compile_id, (
     SELECT {run_id: d.run_id, graph_id: d.graph_id}
     FROM graphs d JOIN runs USING (run_id)
-    WHERE d.fx_key = g.fx_key AND d.run_id <> g.run_id AND (d.run_id, d.graph_id) IN (SELECT (run_id, graph_id) FROM ir_nodes)
+    WHERE d.fx_key = g.fx_key AND d.run_id <> g.run_id
+        AND EXISTS (SELECT 1 FROM ir_nodes n WHERE n.run_id = d.run_id AND n.graph_id = d.graph_id)
     ORDER BY runs.created_at DESC LIMIT 1
 ) AS donor
 FROM graphs g

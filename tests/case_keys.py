@@ -124,8 +124,7 @@ def _token(con: duckdb.DuckDBPyConnection, run: str) -> Callable[[str], Any]:
 
 _WRAPPER = "array_to_string(string_split(graph_id, '.')[:2], '.')"  # that a graph and its subgraphs share
 _SOURCES = (
-    f"(SELECT DISTINCT name, source, {_WRAPPER} FROM kernels "
-    f"WHERE run_id = $run AND source IS NOT NULL AND {_DRIVEN})"
+    f"(SELECT DISTINCT name, source, {_WRAPPER} FROM kernels WHERE run_id = $run AND source IS NOT NULL AND {_DRIVEN})"
 )
 _LOADS = r"Vectorized<\w+>::loadu|VectorizedN<[^>]+>::loadu"
 _MATHS = "exp|tanh|sin|cos|erf|log|sigmoid|rsqrt|exp_u20"
@@ -147,9 +146,16 @@ _CALLS = """
     AND g.graph_id = c.graph_id WHERE c.run_id = $run AND k.backend = 'extern' AND c.{driven}
     ORDER BY g.position, c.position
 """.replace("{driven}", _DRIVEN)
-_GENERATED = f"kernels WHERE run_id = $run AND regexp_matches(name, '^(cpp_fused|triton_)') AND {_DRIVEN}"
-_PER_GRAPH = "SELECT count(*) FROM {table} WHERE run_id = $run AND {driven} GROUP BY graph_id ORDER BY min(rowid)"
-_REUSES = """
+_GENERATED = f"""
+    (SELECT name, {_WRAPPER} AS wrapper, min(g.position) AS graph, min(k.rowid) AS defined
+     FROM kernels k JOIN graphs g USING (run_id, graph_id)
+     WHERE run_id = $run AND regexp_matches(name, '^(cpp_fused|triton_)') AND k.{_DRIVEN} GROUP BY name, wrapper)
+"""
+_PER_GRAPH = """
+    SELECT count(*) FROM {table} t JOIN graphs g USING (run_id, graph_id)
+    WHERE run_id = $run AND t.{driven} GROUP BY g.position ORDER BY g.position
+"""
+_REUSES = r"""
     SELECT b.buffer || '<-' || b.reuses FROM buffers b JOIN graphs g USING (run_id, graph_id)
     WHERE run_id = $run AND regexp_matches(b.reuses, '^buf\d') ORDER BY g.position, b.allocated_at
 """
@@ -173,10 +179,12 @@ KEYS: dict[str, Query] = {
         "SELECT DISTINCT parse_filename(file) || ':' || line FROM graph_breaks WHERE run_id = $run ORDER BY 1"
     ),
     "graph_break_reasons": many(
-        "SELECT concat_ws('\n', kind, reason, hint, context) FROM graph_breaks WHERE run_id = $run ORDER BY rowid"
+        "SELECT concat_ws('\n', kind, 'Explanation: ' || reason, 'Hint: ' || hint, context) "
+        "FROM graph_breaks WHERE run_id = $run ORDER BY rowid"
     ),
     "break_log": many(
-        "SELECT concat_ws('\n', 'Graph break in user code at ' || file || ':' || line, kind, reason, context) "
+        "SELECT concat_ws('\n', 'Graph break in user code at ' || file || ':' || line, 'Graph Break Reason: ' || kind, "
+        "'Graph Break Reason: ' || context, 'Explanation: ' || reason) "
         "FROM graph_breaks WHERE run_id = $run ORDER BY rowid"
     ),
     "graph_break_counter": one(
@@ -197,8 +205,8 @@ KEYS: dict[str, Query] = {
         f"AND reason IS NOT NULL AND {_DRIVEN} ORDER BY rowid"
     ),
     # kernels
-    "n_kernels": one(f"SELECT count(DISTINCT (name, {_WRAPPER})) FROM {_GENERATED}"),
-    "kernel_names": many(f"SELECT name FROM {_GENERATED} GROUP BY name, {_WRAPPER} ORDER BY min(rowid)"),
+    "n_kernels": one(f"SELECT count(*) FROM {_GENERATED}"),
+    "kernel_names": many(f"SELECT name FROM {_GENERATED} ORDER BY graph, defined"),
     "extern_calls": many(_CALLS),
     "n_extern": one(f"SELECT count(*) FROM ({_CALLS})"),
     "vec_loads": occurrences(_LOADS),

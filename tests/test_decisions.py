@@ -177,3 +177,35 @@ def test_a_reason_to_use_no_cuda_graph_is_kept_with_the_line_to_blame(store: Pat
     (event,) = recorded(store, lambda: log_cudagraph_skip_and_bump_counter(text)).all(records.CudagraphEvent)
     assert (event.event, event.file, event.line) == ("skipped", "model.py", 7)
     assert (event.reason or "").startswith("skipping cudagraphs due to cpu device (scale)")
+
+
+@pytest.fixture(scope="module")
+def branching(store: Path) -> Recorded:
+    """torch.cond: each branch is a graph inside the graph, and both end in the same kernel."""
+
+    def branches(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: (x.sin() @ x).relu(), lambda x: (x.cos() @ x).relu(), (x,)) + 1
+
+    return recorded(store, lambda: torch.compile(branches)(torch.randn(8, 8)))
+
+
+def test_a_graph_inside_a_graph_is_a_graph_of_its_own(branching: Recorded) -> None:
+    outer, *inner = [graph for graph in branching.all(records.Graph) if graph.stage == "post_grad"]
+    assert [graph.graph_id for graph in inner] == [f"{outer.graph_id}.{name}_graph_0" for name in ("true", "false")]
+    for graph in inner:
+        calls = branching.of(records.KernelCall, graph.graph_id)
+        functions = [(outer.output_code or "").splitlines()[(call.line or 0) - 1] for call in calls]
+        assert [call.kernel_id.rpartition("/")[2] in line for call, line in zip(calls, functions, strict=True)] == [
+            True
+        ] * 3
+
+
+def test_a_kernel_that_two_graphs_of_a_wrapper_share_has_its_source_in_both(branching: Recorded) -> None:
+    kernels = [kernel for kernel in branching.all(records.Kernel) if "relu" in kernel.name]
+    assert [(kernel.backend, kernel.source is not None) for kernel in kernels] == [("cpp", True)] * 2
+
+
+def test_what_a_graph_inside_a_graph_returns_counts_in_the_outer_plan(branching: Recorded) -> None:
+    assert branching.peak("plan", "0/0.inference") == 8 * 8 * 4
+    inner = branching.of(records.MemoryPoint, "0/0.inference.true_graph_0")
+    assert min(point.live_bytes for point in inner) > 0  # its arguments stay the caller's

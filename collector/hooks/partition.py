@@ -23,7 +23,9 @@ _PARTITION = {  # one function, imported by name
     "torch._functorch.partitioners:min_cut_rematerialization_partition": ("joint_module",),
     "torch._inductor.compile_fx:min_cut_rematerialization_partition": ("joint_module",),
 }
+_INNER = "torch._functorch._aot_autograd.graph_compile:run_joint_graph_passes_on_hops"
 TARGETS: dict[str, tuple[str, ...]] = _PARTITION | {
+    _INNER: (),
     "torch._functorch.partitioners:choose_saved_values_set": ("joint_graph", "node_info", "memory_budget"),
     "torch._functorch.partitioners:solve_min_cut": ("joint_graph", "node_info"),
     "torch._functorch.partitioners:_size_of": ("node",),
@@ -40,6 +42,7 @@ class _Partition(threading.local):
     """The partition that this thread is in."""
 
     depth = 0
+    inner = False  # of a higher-order operator's graph, which comes before the graph around it
     choices: dict[str, PartitionChoice]
     banned: frozenset[str]
     reasons: dict[str, str]
@@ -59,11 +62,21 @@ def install(emit: Emit) -> Iterator[None]:
             finally:
                 here.depth -= 1
             with emit.guarded():
-                for record in _partitioned(forward, backward, here.choices, seen):
+                for record in _partitioned(forward, backward, here.choices, _nth(seen) if here.inner else ""):
                     emit(record)
             return forward, backward
 
         return partition
+
+    def wrap_inner(original: Callable[..., Any]) -> Callable[..., Any]:
+        def passes(*args: Any, **kwargs: Any) -> Any:
+            before, here.inner = here.inner, True
+            try:
+                return original(*args, **kwargs)
+            finally:
+                here.inner = before
+
+        return passes
 
     def wrap_choice(original: Callable[..., Any]) -> Callable[..., Any]:
         def choose(joint_graph: Any, node_info: Any, memory_budget: float = 1) -> Any:
@@ -95,6 +108,7 @@ def install(emit: Emit) -> Iterator[None]:
     with ExitStack() as stack:
         for target in _PARTITION:
             stack.enter_context(patched(*located(target), wrap_partition))
+        stack.enter_context(patched(*located(_INNER), wrap_inner))
         partitioners, choose = located("torch._functorch.partitioners:choose_saved_values_set")
         stack.enter_context(patched(partitioners, choose, wrap_choice))
         stack.enter_context(patched(partitioners, "solve_min_cut", wrap_cut))
@@ -128,11 +142,15 @@ def _choices(graph: Any, info: Any, saved: Any, budget: float, here: _Partition)
             )
 
 
-def _partitioned(forward: Any, backward: Any, choices: dict[str, PartitionChoice], seen: Counter[str]) -> Iterator[Any]:
-    """A compile may partition several joint graphs: those of its higher-order operators besides its own."""
-    compile_id = whereabouts.compile_id() or "no-compile"
+def _nth(seen: Counter[str]) -> str:
+    """What tells the graphs of a compile's higher-order operators from its own: "#2" and so on."""
+    compile_id = whereabouts.compile_id() or ""
     seen[compile_id] += 1
-    nth = f"#{seen[compile_id]}" if seen[compile_id] > 1 else ""
+    return f"#{seen[compile_id] + 1}"
+
+
+def _partitioned(forward: Any, backward: Any, choices: dict[str, PartitionChoice], nth: str) -> Iterator[Any]:
+    compile_id = whereabouts.compile_id() or "no-compile"
     again = _calls(forward) & _calls(backward)
     for choice in choices.values():
         yield replace(choice, graph_id=f"{compile_id}.joint{nth}", recomputed=choice.node in again)
