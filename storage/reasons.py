@@ -305,6 +305,21 @@ REASONS: dict[str, Reason] = {
         "The scheduler refused the pair without saying why, as it does for nodes of different streams or memory pools "
         "and for kinds of fused nodes that take nothing more in.",
     ),
+    # pairs that were never tested: torch says nothing, so these are known by their code alone
+    "library_call": Reason(
+        (),
+        "Never tested: one of the two is a library call, which the scheduler leaves out of every pairing.",
+        "Only a template can take in its neighbours: try mode='max-autotune' for the matrix products.",
+    ),
+    "no_work": Reason(
+        (),
+        "Never tested: one of the two does no work of its own, such as an item of a library call's result.",
+    ),
+    "too_many_users": Reason(
+        (),
+        "Never tested: of the many users of one buffer, the scheduler pairs only those close to each other.",
+        "The window is torch._inductor.config.max_fusion_buffer_group_pairwise_attempts.",
+    ),
     "other": Reason(("*",), "torch's own words are all that is known about this refusal."),
 }
 

@@ -135,6 +135,18 @@ def test_a_refused_pair_has_torchs_own_reason(mlp: Recorded) -> None:
     assert pair.reason_code == "intermediate_nodes"
 
 
+def test_a_pair_that_was_never_tested_says_why(mlp: Recorded) -> None:
+    untested = {(d.a, d.b): d for d in mlp.of(records.FusionDecision, INFERENCE) if d.verdict == "untested"}
+    pair = untested["op0", "op1"]
+    assert (pair.reason_code, pair.direction, pair.shared_bytes, pair.times_tested) == (
+        "library_call",
+        "vertical",
+        131_072,
+        0,
+    )
+    assert not {("op7", "op8"), ("op8", "op10")} & untested.keys()
+
+
 def test_every_legal_pair_has_the_score_parts_that_torch_scores(
     mlp: Recorded, training: Recorded, lowering: Recorded
 ) -> None:
