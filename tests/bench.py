@@ -50,8 +50,9 @@ def main() -> None:
 def compare(model: str, pairs: int) -> None:
     """Print the ratios of one model: the variants in turn, each in a process and a cache folder of its own."""
     found: dict[str, list[dict[str, float]]] = {variant: [] for variant in VARIANTS}
-    for _ in range(pairs):
-        for variant in VARIANTS:
+    for turn in range(pairs):
+        first = turn % len(VARIANTS)  # so that no variant is always the first after an idle moment
+        for variant in VARIANTS[first:] + VARIANTS[:first]:
             found[variant].append(in_process(model, variant))
     say(f"\n{model}: plain {spread([run['cpu_s'] for run in found['plain']], 's')} of CPU time, {pairs} of each")
     for variant, name in (("again", "plain over plain (A/A)"), ("recorded", "recorded"), ("trace", "torch's trace")):

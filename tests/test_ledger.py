@@ -261,6 +261,22 @@ def test_every_generated_kernel_maps_to_source_lines(block: Recorded) -> None:
         assert ops & lines.keys(), call
 
 
+def test_attention_that_keeps_its_kernel_has_not_vanished(block: Recorded) -> None:
+    assert any("_scaled_dot_product_flash_attention" in kernel.name for kernel in block.all(records.Kernel))
+    assert not [change for change in block.all(records.PassChange) if change.outcome == "vanished"]
+
+
+def test_attention_without_a_kernel_for_its_shapes_has_vanished(store: Path) -> None:
+    def drive() -> None:
+        query, value = torch.randn(1, 2, 8, 16), torch.randn(1, 2, 8, 24)  # the flash kernel wants one width
+        torch.compile(torch.nn.functional.scaled_dot_product_attention)(query, query, value)
+
+    seen = recorded(store, drive)
+    assert not any("attention" in kernel.name for kernel in seen.all(records.Kernel) if kernel.backend == "extern")
+    (change,) = (change for change in seen.all(records.PassChange) if change.outcome == "vanished")
+    assert (change.pattern, change.count) == ("scaled_dot_product_attention", 1)
+
+
 def test_every_buffer_of_the_wrapper_is_recorded(mlp: Recorded, training: Recorded, block: Recorded) -> None:
     import re
 

@@ -23,9 +23,9 @@ class Attention:
         if event.compile_id is None:
             return
         if event.kind == "dynamo_output_graph":
-            self._asked[event.compile_id] = (event.payload or "").count(_ASKED)
+            self._asked[event.compile_id] = sum(_ASKED in line for line in _code(event))
         elif event.kind in _TRACED and (asked := self._asked.pop(event.compile_id, 0)):
-            kept = sum(_is_forward(line) for line in (event.payload or "").splitlines())
+            kept = sum(_is_forward(line) for line in _code(event))
             if kept < asked:
                 yield PassChange(
                     graph_id=f"{event.compile_id}.{'joint' if event.kind == _TRACED[0] else 'aot_inference'}",
@@ -35,6 +35,11 @@ class Attention:
                     reason="no attention kernel takes these inputs, so it became matrix products and a softmax",
                     count=asked - kept,
                 )
+
+
+def _code(event: TraceEvent) -> list[str]:
+    """The lines of a graph's text, without the comments that quote the user's source."""
+    return [line for line in (event.payload or "").splitlines() if not line.lstrip().startswith("#")]
 
 
 def _is_forward(line: str) -> bool:
