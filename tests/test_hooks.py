@@ -135,8 +135,8 @@ def test_a_backend_that_is_not_inductor_is_said(tmp_path: Path) -> None:
     assert (run.status, run.status_reason) == ("partial", "not recorded: backend eager")
 
 
-def test_compiled_autograd_meets_no_frame_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "compiled_autograd", True)
+@torch._dynamo.config.patch(compiled_autograd=True)
+def test_compiled_autograd_meets_no_frame_of_ours(tmp_path: Path) -> None:
     layer = torch.nn.Linear(4, 4)
 
     def step(x: torch.Tensor) -> torch.Tensor:
