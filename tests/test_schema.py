@@ -39,7 +39,7 @@ def test_a_library_holds_the_tables_of_the_records_and_its_version(tmp_path: Pat
 
 
 def test_every_table_opens_with_a_sentence() -> None:
-    described = re.findall(r"^-- One row per .+\.\nCREATE TABLE (\w+)", schema.MIGRATIONS[0], re.MULTILINE)
+    described = re.findall(r"^-- One row per .+\.\nCREATE TABLE (\w+)", "\n".join(schema.MIGRATIONS), re.MULTILINE)
     assert described == list(TABLES)
 
 
