@@ -14,6 +14,7 @@ from fusionscope.collector.hooks import (
     fusion_scores,
     inductor_graph,
     kernel_calls,
+    kernel_configs,
     kernel_sources,
     layout_copies,
     memory_orders,
@@ -38,5 +39,6 @@ HOOKS: list[Hook] = [
     wrapper_plan,
     kernel_calls,
     kernel_sources,
+    kernel_configs,
     counters,
 ]

@@ -22,7 +22,9 @@ struct Hooks final : at::CUDAHooksInterface {
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<kCuda> {
   c10::Device exchangeDevice(c10::Device) const override { return {kCuda, 0}; }
   c10::Device getDevice() const override { return {kCuda, 0}; }
-  c10::Stream getStream(c10::Device) const noexcept override { return {c10::Stream::DEFAULT, {kCuda, 0}}; }
+  c10::Stream getStream(c10::Device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, c10::Device(kCuda, 0));
+  }
   c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
   c10::Stream exchangeStream(c10::Stream) const noexcept override { return getStream({kCuda, 0}); }
   void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
