@@ -70,9 +70,9 @@ def _kernel_id(tuner: Any) -> str:
 def _emit_config(emit: Emit, tuner: Any, launcher: Any, kernel_id: str, origin: str) -> None:
     kernel = next((r.kernel for r in tuner.compile_results if r.config is launcher.config), None)
     artifacts = getattr(kernel, "asm", None) or {}  # the static launcher keeps none
-    nvidia = tuner.device_props.type == "cuda"
+    nvidia, architecture = _architecture(tuner.device_props)
     binary = artifacts.get("cubin" if nvidia else "hsaco")
-    found = resources(binary, "cuda" if nvidia else "hip") if binary else None
+    found = resources(binary, architecture) if binary else None
     config = config_name(launcher.config)
     emit(
         KernelConfig(
@@ -88,7 +88,7 @@ def _emit_config(emit: Emit, tuner: Any, launcher: Any, kernel_id: str, origin: 
             static_shared_bytes=found.static_shared_bytes if found else None,
             chosen=True if len(tuner.launchers) == 1 else None,
             origin=origin,
-            **_occupancy(tuner.device_props, launcher, found),
+            **_occupancy(architecture, launcher, found),
         )
     )
     for kind in _TEXTS:
@@ -98,9 +98,14 @@ def _emit_config(emit: Emit, tuner: Any, launcher: Any, kernel_id: str, origin: 
         emit(KernelCode(kernel_id=kernel_id, config=config, kind="sass", text=text))
 
 
-def _occupancy(device: Any, launcher: Any, found: Resources | None) -> dict[str, Any]:
+def _architecture(device: Any) -> tuple[bool, str]:
+    """Whether a device of Inductor is NVIDIA's, and its architecture: sm_90, gfx942."""
+    nvidia = device.type == "cuda"
+    return nvidia, f"sm_{device.cc}" if nvidia else str(device.cc)
+
+
+def _occupancy(architecture: str, launcher: Any, found: Resources | None) -> dict[str, Any]:
     """The columns of occupancy; empty for a GPU whose limits are not known, or a binary that was not read."""
-    architecture = f"sm_{device.cc}" if device.type == "cuda" else str(device.cc)
     if found is None:
         return {}
     shared = launcher.shared + found.static_shared_bytes
@@ -122,12 +127,13 @@ def _grid(tuner: Any, config: Any) -> str | None:
 
 
 def _sizes(tuner: Any) -> dict[str, int]:
-    """The numbers, such as xnumel, that the wrapper's first call of the kernel passes."""
+    """The numbers, such as xnumel, that the wrapper's first call of the kernel passes, and those fixed in it."""
     lines = getattr(getattr(whereabouts.graph(), "wrapper_code", None), "lines", ())
     name = tuner.inductor_meta["kernel_name"]
     call = next((line for line in lines if hasattr(line, "call_args") and line.kernel_name == name), None)
     if call is None or tuner.fn is None:
         return {}
-    names = [name for name in tuner.fn.arg_names if name not in tuner.triton_meta["constants"]]
+    fixed = tuner.triton_meta["constants"]
+    names = [name for name in tuner.fn.arg_names if name not in fixed]
     passed = zip(names, call.call_args, strict=False)  # block sizes follow, which the configuration sets
-    return {name: int(value) for name, value in passed if str(value).isdecimal()}
+    return {name: int(value) for name, value in (*passed, *fixed.items()) if str(value).isdecimal()}

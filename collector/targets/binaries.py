@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _INFO = {0x2F: "registers", 0x11: "local"}  # EIATTR_REGCOUNT and EIATTR_FRAME_SIZE of a cubin's .nv.info section
+_RESERVED = 1024
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -27,15 +28,19 @@ class Resources:
     static_shared_bytes: int
 
 
-def resources(binary: bytes, backend: str) -> Resources:
-    """Resources of the one kernel in a cubin (`backend` cuda) or a hsaco (hip). Raises ValueError for anything else."""
+def resources(binary: bytes, architecture: str) -> Resources:
+    """Resources of the one kernel in a cubin (sm_90) or a hsaco (gfx942). Raises ValueError for anything else."""
     if binary[:4] != b"\x7fELF":
         raise ValueError("the kernel's binary is no ELF file")
-    return _of_hsaco(binary) if backend == "hip" else _of_cubin(binary)
+    return _of_hsaco(binary) if architecture.startswith("gfx") else _of_cubin(binary, int(architecture[3:]))
 
 
-def _of_cubin(binary: bytes) -> Resources:
-    """The largest of each figure over the functions, as `cuobjdump -res-usage` prints REG, STACK and SHARED."""
+def _of_cubin(binary: bytes, capability: int) -> Resources:
+    """The largest of each figure over the functions, as `cuobjdump -res-usage` prints REG and STACK, and SHARED.
+
+    From sm_90 on, SHARED begins with the kilobyte that the driver reserves, which `ptxas -v` does not count: no more
+    does this.
+    """
     found = {"registers": 0, "local": 0, "shared": 0}
     for name, offset, size in _sections(binary):
         if name == ".nv.info":
@@ -43,7 +48,8 @@ def _of_cubin(binary: bytes) -> Resources:
                 found[kind] = max(found[kind], value)
         elif name.startswith(".nv.shared.") and "reserved" not in name:
             found["shared"] += size
-    return Resources(found["registers"], found["local"], found["shared"])
+    reserved = _RESERVED if capability >= 90 else 0
+    return Resources(found["registers"], found["local"], max(found["shared"] - reserved, 0))
 
 
 def _sections(binary: bytes) -> Iterator[tuple[str, int, int]]:

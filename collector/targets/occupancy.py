@@ -92,13 +92,14 @@ def occupancy(architecture: str, registers: int, shared_bytes: int, warps: int) 
 
 
 def _blocks_by_resource(limits: Limits, registers: int, shared_bytes: int, warps: int) -> Mapping[str, int]:
-    shared = _up(shared_bytes + limits.shared_reserved, limits.shared_unit)
-    return {
+    fits = {
         "warps": limits.warps // warps,
         "registers": _blocks_by_registers(limits, registers, warps),
-        "shared memory": limits.shared_bytes // shared if shared else limits.blocks,
         "blocks": limits.blocks if warps == 1 else limits.blocks_of_several_warps,
     }
+    if shared := _up(shared_bytes + limits.shared_reserved, limits.shared_unit):
+        fits["shared memory"] = limits.shared_bytes // shared
+    return fits
 
 
 def _blocks_by_registers(limits: Limits, registers: int, warps: int) -> int:

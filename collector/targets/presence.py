@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from fusionscope.collector.targets.devices import capability
 from fusionscope.storage.records import DeviceFact, HookStatus
 
 _present: list[DeviceFact] = []
-_unpadded: list[str] = []  # matrix products that Inductor would have timed with padding
+_met: Counter[str] = Counter()  # decisions that torch would have taken by timing → how often
 
 _THREADS_PER_BLOCK = 1024  # on every target
 _REGISTERS = 65536  # of a multiprocessor, as both drivers report them (hipDeviceProp_t counts only a part)
@@ -41,6 +42,7 @@ def stand_in_for(target: DeviceFact) -> Any:
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     _wrappers(mode)
+    _warned(mode)
     _present.append(target)
     return mode
 
@@ -57,10 +59,12 @@ def undecided() -> list[HookStatus]:
     reasons = {
         "measure": f"{absent} how fast it is",
         "autotune": f"{absent} which of a kernel's configurations wins: each is recorded, none is chosen",
-        "library_kernels": f"the kernel that a library picks on an {name}, and what it takes, are known only there",
+        "library_kernels": f"which kernel a library would pick on the {name}, and what it takes, is known only there",
     }
-    if _unpadded:
-        reasons["pad_mm"] = f"{absent} whether padding pays: {len(_unpadded)} matrix products are left unpadded"
+    if count := _met["pad_mm"]:
+        reasons["pad_mm"] = f"{absent} whether padding pays: left unpadded {count} times"
+    if count := _met["templates"]:
+        reasons["templates"] = f"{absent} whether a template beats the library: the library stands, {count} times"
     return [HookStatus(hook=hook, state="unavailable", reason=reason) for hook, reason in reasons.items()]
 
 
@@ -177,7 +181,7 @@ def _triton(target: DeviceFact) -> None:
             "sm_clock_rate": target.clock_mhz * 1000,
             "arch": target.architecture,
         },
-        load_binary=functools.partial(_load_binary, target.backend),
+        load_binary=functools.partial(_load_binary, target.architecture),
     )
 
     class Driver(backends["amd" if target.backend == "hip" else "nvidia"].driver):  # type: ignore[misc]
@@ -195,34 +199,31 @@ def _triton(target: DeviceFact) -> None:
     driver.set_active(Driver())
 
 
-def _load_binary(backend: str, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+def _load_binary(architecture: str, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
     """Module, function, n_regs, n_spills and n_max_threads, as cuFuncGetAttribute would give them after loading.
 
     Inductor's _dynamic_scale_rblock decides by n_regs. n_spills is local memory in words (triton's driver.c).
     """
-    found = resources(binary, backend)
+    found = resources(binary, architecture)
     return 1, 1, found.registers, found.local_bytes // 4, _THREADS_PER_BLOCK
 
 
 def _inductor(target: DeviceFact) -> None:
     """Compile in this process, benchmark nothing, and forget what was concluded before the GPU came."""
-    import torch._inductor.config as config
-    import torch._inductor.utils as utils
     import torch.utils._triton
-    from torch._inductor import compile_fx
+    from torch._inductor import compile_fx, config, utils
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     config.compile_threads = 1
     config.triton.cudagraphs = False
-    config.autotune_local_cache = False  # a winner found on a real GPU is none here
+    config.autotune_local_cache = False
     config.use_static_triton_launcher = False  # it loads the binary by the driver, and hides the other artifacts
     utils.get_gpu_dram_gbps = lambda: target.bandwidth_gbps  # type: ignore[assignment]
     for module in (torch.utils._triton, utils):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()
-    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")  # torch's own, of its fakes
     CachingAutotuner.run = lambda *arguments, **keywords: None  # type: ignore[method-assign]
     nothing: Callable[..., Any] = lambda *arguments, **keywords: lambda *pointers: None  # noqa: E731
     _replace(AsyncCompile, cpp=nothing, cpp_pybinding=nothing)  # parts on the CPU are not the target's
@@ -230,6 +231,10 @@ def _inductor(target: DeviceFact) -> None:
     compile_fx.copy_misaligned_inputs = utils.copy_misaligned_inputs
     _constants_on_the_cpu()
     _padding_undecided()
+    _templates_undecided()
+    _nothing_remembered()
+    torch._C._cuda_cudaCachingAllocator_is_enabled = lambda: True  # type: ignore[attr-defined]
+    compile_fx.cudagraphify = lambda model, *arguments, **keywords: model  # there is nothing to replay
 
 
 def _conversions() -> None:
@@ -237,6 +242,15 @@ def _conversions() -> None:
     import torch.utils
 
     torch.utils.weakref = types.SimpleNamespace(getweakrefs=lambda tensor: [])  # type: ignore[attr-defined]
+
+
+def _warned(mode: Any) -> None:
+    """Have torch give its one warning of a FakeTensor's address now, unheard: its runtime asks for addresses."""
+    import torch
+
+    with mode, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.empty(1, device="cuda").untyped_storage().data_ptr()
 
 
 def _constants_on_the_cpu() -> None:
@@ -271,10 +285,40 @@ def _padding_undecided() -> None:
         try:
             return bool(original(*arguments, **keywords))
         except (NotImplementedError, RuntimeError):
-            _unpadded.append(str(arguments[0].shape))
+            _met["pad_mm"] += 1
             return False
 
     pad_mm._should_pad = _should_pad
+
+
+def _templates_undecided() -> None:
+    """Inductor times a library call against its templates (select_algorithm.py); here the library call stands.
+
+    Where there is none, as for flex attention, the first candidate does.
+    """
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache, ExternKernelCaller
+
+    def ranked(candidates: Any) -> dict[Any, float]:
+        _met["templates"] += 1
+        first = next((c for c in candidates if isinstance(c, ExternKernelCaller)), candidates[0])
+        return {candidate: 1.0 if candidate is first else 2.0 for candidate in candidates}
+
+    _replace(
+        AlgorithmSelectorCache,
+        make_benchmark_fn=lambda *arguments, **keywords: ranked,
+        make_precompile_fn=lambda *arguments, **keywords: lambda: {},
+    )
+
+
+def _nothing_remembered() -> None:
+    """Keep Inductor's caches of timings out: a winner found on a real GPU is none here, nor the other way round."""
+    from torch._inductor import codecache
+
+    def lookup(cache: Any, choices: Any, op: Any, inputs: Any, benchmark: Any, hint_override: Any = None) -> Any:
+        return benchmark(choices) if benchmark else {}
+
+    _replace(codecache.PersistentCache, lookup=lookup)
+    _replace(codecache.LocalCache, lookup=lambda cache, *keys: None, set_value=lambda cache, *keys, value: None)
 
 
 def _attention(target: DeviceFact) -> None:
