@@ -29,7 +29,7 @@ _REGISTERS = 65536  # of a multiprocessor, as both drivers report them (hipDevic
 
 def stand_in_for(target: DeviceFact) -> Any:
     """Take `target` for present; returns the FakeTensorMode to run user code in. Raises StandInFailed."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._subclasses import fake_tensor
 
     stand_in.load()
     properties = _properties(target)
@@ -39,8 +39,9 @@ def stand_in_for(target: DeviceFact) -> Any:
     _inductor(target)
     _attention(target)
     _conversions()
-    FakeTensorMode.avoid_device_init = property(lambda mode: True)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fake_tensor.init_gpu_context = lambda device: None  # a build for CUDA would look for the GPU
+    fake_tensor.FakeTensorMode.avoid_device_init = property(lambda mode: True)
+    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
     _wrappers(mode)
     _warned(mode)
     _present.append(target)
@@ -218,6 +219,7 @@ def _inductor(target: DeviceFact) -> None:
     config.compile_threads = 1
     config.triton.cudagraphs = False
     config.autotune_local_cache = False
+    config.benchmark_fusion = config.benchmark_epilogue_fusion = False
     config.use_static_triton_launcher = False  # it loads the binary by the driver, and hides the other artifacts
     utils.get_gpu_dram_gbps = lambda: target.bandwidth_gbps  # type: ignore[assignment]
     for module in (torch.utils._triton, utils):
@@ -307,6 +309,7 @@ def _templates_undecided() -> None:
         AlgorithmSelectorCache,
         make_benchmark_fn=lambda *arguments, **keywords: ranked,
         make_precompile_fn=lambda *arguments, **keywords: lambda: {},
+        log_results=lambda *arguments, **keywords: None,  # these are no times to print
     )
 
 
