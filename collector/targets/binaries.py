@@ -1,4 +1,4 @@
-"""What a compiled kernel takes of a GPU, read from the binary itself: registers, local and shared memory, spills, SASS."""
+"""What a compiled kernel takes of a GPU, read from the binary itself, and its machine code as text."""
 
 from __future__ import annotations
 
