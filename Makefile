@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := collector storage app sample_models
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint drift clean
 
 demo: $(VENV)/.installed  ## record the sample models, then serve the dashboard
 	@command -v g++ >/dev/null || { echo "make demo needs g++, which torch.compile uses on a CPU." >&2; exit 1; }
@@ -22,6 +22,10 @@ lint: $(VENV)/.developing
 	$(BIN)/ruff format --check .
 	@mkdir -p .types/fusionscope && ln -sfn $(PACKAGES:%=$(CURDIR)/%) -t .types/fusionscope  # mypy follows no editable install
 	cd .types && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml --namespace-packages --explicit-package-bases $(PACKAGES:%=-p fusionscope.%)
+
+drift: $(VENV)/.developing  ## which hook targets another torch changes: make drift TORCH=2.14.1
+	@test -n "$(TORCH)" || { echo "Which torch? make drift TORCH=2.14.1" >&2; exit 1; }
+	$(BIN)/python tests/drift.py $(TORCH)
 
 clean:
 	rm -rf $(VENV) .types build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

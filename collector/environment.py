@@ -19,6 +19,8 @@ from fusionscope.collector.targets.presence import present
 from fusionscope.collector.torch_facts import installed
 from fusionscope.storage.records import Run
 
+RANK, RANKS, GROUP = "CASE_RANK", "FUSIONSCOPE_RANKS", "FUSIONSCOPE_GROUP"  # what the ranks of a model file are told
+
 
 def begin_run(
     name: str | None,
@@ -53,8 +55,9 @@ def begin_run(
         threads=torch.get_num_threads(),
         mode=mode,
         dynamic=dynamic,
-        rank=_integer("RANK"),
-        world_size=_integer("WORLD_SIZE"),
+        rank=_integer(RANK) if RANK in os.environ else _integer("RANK"),
+        world_size=_integer(RANKS) or _integer("WORLD_SIZE"),
+        group_id=os.environ.get(GROUP),
         git_commit=commit,
         git_branch=branch,
         git_dirty=dirty,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -98,6 +100,23 @@ def patched(owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]) ->
             delattr(owner, name)
 
 
+@contextmanager
+def listening(logger: logging.Logger, handler: logging.Handler, level: int) -> Iterator[None]:
+    """Hear a logger from `level` on inside the context; lines that the user did not ask for go nowhere else."""
+    had = logger.level, logger.propagate
+    asked_for = logger.isEnabledFor(level)
+    logger.addHandler(handler)
+    if not asked_for:
+        logger.setLevel(level)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(had[0])
+        logger.propagate = had[1]
+
+
 def missing(owner: Any, name: str, *parameters: str) -> str | None:
     """Say what `owner.name` lacks: the whole attribute, or one of the leading parameters that a hook relies on."""
     label = f"{getattr(owner, '__name__', owner)}.{name}"
@@ -108,6 +127,20 @@ def missing(owner: Any, name: str, *parameters: str) -> str | None:
     return f"{label} has no parameter {', '.join(absent)}" if absent else None
 
 
-def first_problem(*problems: str | None) -> str | None:
-    """The first of several problems, or None."""
-    return next((p for p in problems if p), None)
+def located(target: str) -> tuple[Any, str]:
+    """The owner and the name behind "module:Class.attribute". Raises ImportError or AttributeError where absent."""
+    module, _, path = target.partition(":")
+    *outer, name = path.split(".")
+    return functools.reduce(getattr, outer, importlib.import_module(module)), name
+
+
+def unmet(targets: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Say what a hook's targets ("module:Class.attribute" → parameters relied on) lack on this torch, or None."""
+    for target, parameters in targets.items():
+        try:
+            problem = missing(*located(target), *parameters)
+        except (ImportError, AttributeError):
+            problem = f"torch has no {target}"
+        if problem is not None:
+            return problem
+    return None

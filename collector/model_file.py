@@ -30,7 +30,7 @@ class Build:
 
     model: Callable[..., Any]
     inputs: tuple[Any, ...]
-    compile_kwargs: dict[str, Any]
+    compile_kwargs: dict[str, Any] | None  # None: the model compiles by itself what it wants compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,16 @@ class ModelFile:
         """CONFIG: settings of torch, such as {"inductor.max_fusion_size": 64}."""
         return dict(getattr(self.module, "CONFIG", {}))
 
+    @property
+    def ranks(self) -> int:
+        """RANKS: how many processes record it, as one group."""
+        return int(getattr(self.module, "RANKS", 1))
+
     def build(self) -> Build:
         """Call the module's `build()`; raises CommandError where it does not return what it should."""
         built = self.builder()
         match built:
-            case (model, tuple() | list() as inputs, dict() as kwargs) if callable(model):
+            case (model, tuple() | list() as inputs, dict() | None as kwargs) if callable(model):
                 return Build(model, tuple(inputs), kwargs)
         raise CommandError(f"{self.builder.__name__}() of {self.path} must return (callable, inputs, compile_kwargs)")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+COMPILE_ENDS = ("compilation_metrics", "bwd_compilation_metrics")  # trace events that a compile ends with
+
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
@@ -213,5 +215,6 @@ class RealizeAsked:
     opcount: int
     ops: tuple[str, ...]
     cpu: bool
-    thresholds: str
+    most_reads: int
+    most_ops: int
     bytes: int | None

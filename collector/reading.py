@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fusionscope.storage.records import GraphNode
+
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LOCAL_ROOT = re.compile(r"^L\['\w+'\]\.?")  # the compiled module itself, or an argument
 _GLOBAL_ROOT = re.compile(r"^G\['(\w+)'\]")  # a module that the compiled function found in its globals
@@ -132,3 +134,44 @@ def tensor_value(node: Any) -> Any | None:
 
     value = node.meta.get("val")
     return value if isinstance(value, torch.Tensor) else None
+
+
+def holds_tensors(node: Any) -> bool:
+    """Whether an FX node's value is a tensor or several, and no symbol or opaque object."""
+    import torch
+
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) or (
+        isinstance(value, (tuple, list)) and all(isinstance(part, torch.Tensor) for part in value)
+    )
+
+
+def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> GraphNode:
+    """An FX node with the shape of its value, its module and its source line; `size` in bytes."""
+    file, line, text = source_of(node.meta.get("stack_trace"))
+    value = tensor_value(node)
+    return GraphNode(
+        graph_id=graph_id,
+        node=node.name,
+        position=position,
+        op=node.op,
+        target=str(node.target),
+        shape=None if value is None else tuple(str(size) for size in value.shape),
+        stride=_strides(value),
+        dtype=None if value is None else short_dtype(value.dtype),
+        bytes=size,
+        module_path=module_path(node),
+        file=file,
+        line=line,
+        source_text=text,
+        seq_nr=_sequence(node.meta.get("seq_nr")),
+    )
+
+
+def _strides(value: Any) -> tuple[str, ...] | None:
+    strided = value is not None and str(value.layout) == "torch.strided"
+    return tuple(str(step) for step in value.stride()) if strided else None
+
+
+def _sequence(number: int | None) -> int | None:
+    return number if number is not None and number >= 0 else None  # -1: traced without autograd

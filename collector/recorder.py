@@ -17,7 +17,7 @@ from fusionscope.collector import environment, whereabouts
 from fusionscope.collector.hook import Emit, Hook
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.ledger import Ledger
-from fusionscope.collector.observations import TraceEvent
+from fusionscope.collector.observations import COMPILE_ENDS, TraceEvent
 from fusionscope.collector.signals import Terminated, sigterm_unwinds
 from fusionscope.collector.torch_facts import outside_supported_range
 from fusionscope.storage.database import StorageError
@@ -28,7 +28,6 @@ from fusionscope.storage.spool import Spool
 if TYPE_CHECKING:
     from fusionscope.collector.measure import Comparison
 
-_COMPILE_ENDS = ("compilation_metrics", "bwd_compilation_metrics")
 _ANY_BACKEND = ("trace_stream", "backends", "compiled_calls", "counters")  # hooks that see more than Inductor
 
 
@@ -115,7 +114,7 @@ class Recording:
 
     def _sink(self, observation: Any) -> None:
         self._ledger.add(observation)
-        if isinstance(observation, TraceEvent) and observation.kind in _COMPILE_ENDS:
+        if isinstance(observation, TraceEvent) and observation.kind in COMPILE_ENDS:
             self._flush()
             self._compiles += observation.kind == "compilation_metrics"
             if self._stop_after is not None and self._compiles >= self._stop_after:

@@ -6,6 +6,7 @@ restart adds "@1", "@2", … . Forward and backward share a compile id, and one 
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,15 @@ _phase = "drive"
 _started: set[tuple[str, int]] = set()
 _names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _taken: set[str] = set()
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.stage: str | None = None
+        self.passes: list[str] = []
+
+
+_here = _Thread()
 
 
 def reset() -> None:
@@ -81,6 +91,48 @@ def graph_id() -> str | None:
     """The name of the Inductor graph that this thread works on, such as "0/0.forward", or None."""
     lowering = graph()
     return name_of(lowering) if lowering is not None else None
+
+
+@contextmanager
+def at_stage(stage: str) -> Iterator[None]:
+    """The passes inside the context work on the graph of that stage, such as "joint"."""
+    before, _here.stage = _here.stage, stage
+    try:
+        yield
+    finally:
+        _here.stage = before
+
+
+def pass_began(name: str) -> None:
+    """Note that an FX pass began in this thread."""
+    _here.passes.append(name)
+
+
+def pass_ended() -> None:
+    """Note that the latest pass ended."""
+    _here.passes.pop()
+
+
+def outermost_pass() -> str | None:
+    """The pass that this thread is in; of passes that run others the outermost."""
+    return _here.passes[0] if _here.passes else None
+
+
+def graph_to_come() -> str | None:
+    """The graph that passes work on: of their stage, else the one that this thread will hand to Inductor's lowering."""
+    from torch._guards import TracingContext
+
+    compiling, context = compile_id(), TracingContext.try_get()
+    names = context.aot_graph_name if context else None  # ["0_forward"]: track_graph_compiling
+    stage = _here.stage or (names[-1].rpartition("_")[2] if names else None)
+    return f"{compiling}.{stage}" if compiling and stage else None
+
+
+def fx_node() -> str | None:
+    """The FX node that this thread lowers, or None."""
+    from torch._inductor.virtualized import NullHandler, V
+
+    return None if isinstance(V.current_node, NullHandler) else getattr(V.current_node, "name", None)
 
 
 def name_of(lowering: Any) -> str:

@@ -18,6 +18,7 @@ from fusionscope.storage import bundle, database, spool
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.reattach import reattach
 from fusionscope.storage.records import TABLES
 
 DEFAULT_STORE = "fusionscope-store"
@@ -138,6 +139,7 @@ class Library:
         with database.open_for_writing(self.path) as con:
             if not queries.has_run(con, manifest.run_id):
                 bundle.load(con, folder, manifest)
+                reattach(con, manifest.run_id)
         return manifest.run_id
 
     def _recover(self) -> list[tuple[str, str]]:

@@ -10,6 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
+from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
+from fusionscope.storage.pass_records import PassChange as PassChange
+from fusionscope.storage.pass_records import PerfHint as PerfHint
+from fusionscope.storage.pass_records import SideEffect as SideEffect
+from fusionscope.storage.pass_records import Symbol as Symbol
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -122,6 +129,7 @@ class GraphBreak:
     reason: str | None = None
     hint: str | None = None
     executions: int | None = None  # how often the site ran
+    context: str | None = None  # what Dynamo was tracing and what it does about the break, a line each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +173,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """An FX node."""
+    """An FX node: of the graphs that Inductor compiles, and of AOTAutograd's forward and backward."""
 
     graph_id: str
     node: str
@@ -482,6 +490,12 @@ TABLES: dict[str, type[Any]] = {
     "memory_orders": MemoryOrder,
     "measurements": Measurement,
     "counters": Counter,
+    "symbols": Symbol,
+    "side_effects": SideEffect,
+    "partition_choices": PartitionChoice,
+    "pass_changes": PassChange,
+    "perf_hints": PerfHint,
+    "cudagraph_events": CudagraphEvent,
     "device_facts": DeviceFact,
     "kernel_configs": KernelConfig,
     "kernel_code": KernelCode,

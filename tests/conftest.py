@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 from example_run import publish_example, publish_partly_recorded
+
+CASES = Path(__file__).parent / "cases"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Other cases than the repository's own."""
+    parser.addoption("--cases", type=Path, default=CASES, metavar="DIR", help="folder of the cases of test_cases.py")
+
+
+# A shell starts background jobs with Ctrl-C ignored, and programs that the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

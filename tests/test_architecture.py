@@ -108,6 +108,7 @@ def test_a_hook_keeps_the_contract(name: str) -> None:
     assert name == hook.NAME
     assert hook.RECORDS
     assert all(isinstance(record, type) for record in hook.RECORDS)
+    assert hook.TARGETS
     assert callable(hook.install)
     assert hook.problem() is None
     siblings = [found for found in imports(Path(hook.__file__ or "")) if found.startswith(f"{hooks.__name__}.")]

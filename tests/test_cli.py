@@ -201,3 +201,26 @@ def test_record_refuses_a_module_without_a_proper_build(
     function: str, sentence: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sentence in refused(["record", f"{model}:{function}", "--store", str(tmp_path / "store")], capsys)
+
+
+def test_the_ranks_of_a_model_file_are_recorded_as_one_group(tmp_path: Path) -> None:
+    model, store = tmp_path / "model_of_ranks.py", tmp_path / "store"
+    model.write_text(
+        "import os\nimport torch\n\nRANKS = 2\n\ndef build():\n"
+        "    return torch.sin, (torch.ones(8 + int(os.environ['CASE_RANK'])),), {}\n"
+    )
+    assert main(["record", str(model), "--no-measure", "--store", str(store)]) == 0
+    runs = [Library(store).ask(overview.run, run.run_id) for run in Library(store).ask(library_runs)]
+    assert sorted((run.rank, run.world_size) for run in runs) == [(0, 2), (1, 2)]
+    assert len({run.group_id for run in runs} - {None}) == 1
+
+
+def test_a_model_that_compiles_by_itself_is_recorded_and_not_measured(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with model.open("a") as file:
+        file.write("\ndef build_compiled():\n    return torch.compile(shifted), (torch.ones(8, 8),), None\n")
+    assert main(["record", f"{model}:build_compiled", "--store", str(tmp_path / "store")]) == 0
+    run = only_run(tmp_path / "store")
+    assert (run.graphs, run.status) == (1, "complete")
+    assert "no eager twin to measure against" in capsys.readouterr().err

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import torch
 from models import MLP, Shapes, everything, everything_inputs, scaled
+from torch._inductor.choices import FusionScore
 
 from fusionscope.collector import record
+from fusionscope.sample_models import transformer_step
 from fusionscope.storage import records
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
@@ -46,6 +50,12 @@ def recorded(store: Path, drive: Any) -> Recorded:
     return Recorded(store, recording.run_id)
 
 
+def drive_mlp() -> None:
+    """64 rows of 512, no gradients."""
+    with torch.no_grad():
+        torch.compile(MLP())(torch.randn(64, 512))
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("ledger")
@@ -53,13 +63,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mlp(store: Path) -> Recorded:
-    """The MLP with its weights as parameters: 64 rows of 512, no gradients."""
-
-    def drive() -> None:
-        with torch.no_grad():
-            torch.compile(MLP())(torch.randn(64, 512))
-
-    return recorded(store, drive)
+    """The MLP with its weights as parameters."""
+    return recorded(store, drive_mlp)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,17 @@ def training(store: Path) -> Recorded:
     def drive() -> None:
         model = torch.compile(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64)))
         model(torch.randn(32, 64)).square().mean().backward()
+
+    return recorded(store, drive)
+
+
+@pytest.fixture(scope="module")
+def block(store: Path) -> Recorded:
+    """The training step of a transformer block, as in the sample model."""
+
+    def drive() -> None:
+        model, inputs, _ = transformer_step.build()
+        torch.compile(model)(*inputs).sum().backward()
 
     return recorded(store, drive)
 
@@ -100,8 +116,17 @@ def shapes(store: Path) -> Recorded:
 def test_the_plan_is_the_measured_peak_and_the_estimate_is_another_number(mlp: Recorded) -> None:
     assert mlp.peak("plan") == MLP_PEAK
     assert mlp.peak("estimate") == MLP_ESTIMATE
-    orders = {order.method: order.peak_bytes for order in mlp.of(records.MemoryOrder, INFERENCE)}
-    assert orders["as_given"] == MLP_ESTIMATE
+
+
+def test_the_orders_have_the_peaks_that_torch_logged(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "torch._inductor.memory"):
+        run = recorded(store, drive_mlp)
+    logged = [record.args for record in caplog.records if "peak memory: %d" in str(record.msg)]
+    orders = [(order.method, order.peak_bytes) for order in run.of(records.MemoryOrder, INFERENCE)]
+    assert orders == [
+        ("as_given", logged[0][0]),
+        *((name.removeprefix("topological_sort_"), n) for name, n in logged[1:]),
+    ]
 
 
 def test_a_refused_pair_has_torchs_own_reason(mlp: Recorded) -> None:
@@ -110,7 +135,21 @@ def test_a_refused_pair_has_torchs_own_reason(mlp: Recorded) -> None:
     assert pair.reason_code == "intermediate_nodes"
 
 
-def test_every_legal_pair_has_its_score_parts(mlp: Recorded, training: Recorded, lowering: Recorded) -> None:
+def test_a_pair_that_was_never_tested_says_why(mlp: Recorded) -> None:
+    untested = {(d.a, d.b): d for d in mlp.of(records.FusionDecision, INFERENCE) if d.verdict == "untested"}
+    pair = untested["op0", "op1"]
+    assert (pair.reason_code, pair.direction, pair.shared_bytes, pair.times_tested) == (
+        "library_call",
+        "vertical",
+        131_072,
+        0,
+    )
+    assert not {("op7", "op8"), ("op8", "op10")} & untested.keys()
+
+
+def test_every_legal_pair_has_the_score_parts_that_torch_scores(
+    mlp: Recorded, training: Recorded, lowering: Recorded
+) -> None:
     legal = [
         d
         for run in (mlp, training, lowering)
@@ -118,19 +157,27 @@ def test_every_legal_pair_has_its_score_parts(mlp: Recorded, training: Recorded,
         if d.verdict in ("legal", "fused")
     ]
     assert len(legal) > 10
-    parts = [(d.score_template, d.score_type, d.score_memory, d.score_overlap, d.score_proximity) for d in legal]
-    assert not [part for part in parts if None in part]
+    scored = {field.name for field in fields(FusionScore)}
+    parts = {
+        "template_score": {d.score_template is not None for d in legal},
+        "node_type_score": {d.score_type is not None for d in legal},
+        "memory_score": {d.score_memory is not None for d in legal},
+        "buffer_overlap_score": {d.score_overlap is not None for d in legal},
+        "proximity_score": {d.score_proximity is not None for d in legal},
+    }
+    assert parts == {name: {name in scored} for name in parts}
+    assert scored <= parts.keys()
 
 
 def test_a_silent_refusal_names_the_predicate_that_refused(lowering: Recorded) -> None:
     pair = lowering.of(records.FusionDecision, "1/0.inference")[0]
     assert (pair.a, pair.b, pair.verdict, pair.reason) == ("op0", "op1", "refused", None)
     assert pair.refused_by == "CppScheduling.can_fuse_vertical"
-    assert pair.reason_code == "silent:CppScheduling.can_fuse_vertical"
+    assert pair.reason_code == "cpp_vertical"
     assert pair.shared_bytes == 64 * 32 * 4 + 4  # x, and the maximum
 
 
-@pytest.mark.parametrize("run", ["mlp", "training", "lowering", "shapes"])
+@pytest.mark.parametrize("run", ["mlp", "training", "lowering", "shapes", "block"])
 def test_every_scheduler_node_is_in_one_group_and_every_group_in_one_call(
     run: str, request: pytest.FixtureRequest
 ) -> None:
@@ -149,7 +196,7 @@ def _all_nop(seen: Recorded, graph: str, members: tuple[str, ...]) -> bool:
     return all(kinds[member] == "nop" for member in members)
 
 
-@pytest.mark.parametrize("run", ["mlp", "training", "lowering"])
+@pytest.mark.parametrize("run", ["mlp", "training", "lowering", "block"])
 def test_fused_pairs_in_the_order_taken_give_the_final_groups(run: str, request: pytest.FixtureRequest) -> None:
     seen: Recorded = request.getfixturevalue(run)
     for graph in {group.graph_id for group in seen.all(records.FusionGroup)}:
@@ -160,7 +207,7 @@ def test_fused_pairs_in_the_order_taken_give_the_final_groups(run: str, request:
         assert members == {g.group_id: set(g.members) for g in seen.of(records.FusionGroup, graph)}
 
 
-@pytest.mark.parametrize("run", ["mlp", "training", "lowering"])
+@pytest.mark.parametrize("run", ["mlp", "training", "lowering", "block"])
 def test_a_call_points_at_its_line_of_the_output_code(run: str, request: pytest.FixtureRequest) -> None:
     seen: Recorded = request.getfixturevalue(run)
     code = {graph.graph_id: (graph.output_code or "").splitlines() for graph in seen.all(records.Graph)}
@@ -183,10 +230,27 @@ def test_generated_kernels_carry_their_source_and_what_they_move(mlp: Recorded) 
     assert addmm.flops == 2 * 64 * 512 * 512
 
 
-def test_every_buffer_of_the_wrapper_is_recorded(mlp: Recorded, training: Recorded) -> None:
+def test_every_generated_kernel_maps_to_source_lines(block: Recorded) -> None:
+    nodes = {(n.graph_id, n.ir_node): n.origins for n in block.all(records.IrNode)}
+    members = {(g.graph_id, g.group_id): g.members for g in block.all(records.FusionGroup)}
+    lines = {(n.graph_id, n.node): n.line for n in block.all(records.GraphNode) if n.file}
+    generated = {kernel.kernel_id for kernel in block.all(records.Kernel) if kernel.backend == "cpp"}
+    calls = [call for call in block.all(records.KernelCall) if call.kernel_id in generated]
+    assert len(calls) > 8
+    for call in calls:
+        ops = {
+            (call.graph_id, op)
+            for group in call.group_ids
+            for member in members[call.graph_id, group]
+            for op in nodes[call.graph_id, member]
+        }
+        assert ops & lines.keys(), call
+
+
+def test_every_buffer_of_the_wrapper_is_recorded(mlp: Recorded, training: Recorded, block: Recorded) -> None:
     import re
 
-    for seen in (mlp, training):
+    for seen in (mlp, training, block):
         for graph in (g for g in seen.all(records.Graph) if g.output_code):
             code = (graph.output_code or "").split("def call(")[1]
             allocated = set(re.findall(r"^\s+(buf\d+) = empty_strided", code, re.M))

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +18,16 @@ import torch
 from fusionscope.collector import AlreadyRecording, record
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.records import Compile, Graph, Measurement, Run
+from fusionscope.storage.records import (
+    Buffer,
+    Compile,
+    FusionDecision,
+    FusionGroup,
+    Graph,
+    KernelCall,
+    Measurement,
+    Run,
+)
 
 PROGRAM = """
 import os, sys, time
@@ -46,7 +57,10 @@ def start(store: Path, then: str) -> subprocess.Popen[str]:
     """Run a program that records one compile and then does `then`; returns once it says that it is ready."""
     code = textwrap.dedent(PROGRAM).format(then=then)
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(store)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(store)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -100,13 +114,23 @@ def test_compiles_caused_by_measuring_are_kept_apart(tmp_path: Path) -> None:
     assert comparison.compiled_kernels >= 1
 
 
-def test_a_kept_cache_hit_still_shows_the_graph(tmp_path: Path) -> None:
+def test_a_cached_graph_shows_the_decisions_of_the_run_that_took_them(tmp_path: Path) -> None:
+    new = time.time()  # a constant that no cache has met
+    recorded = []
     for name in ("cold", "warm"):
         torch._dynamo.reset()
         with record(name, store=tmp_path, strict=True, keep_caches=True) as recording:
-            torch.compile(lambda x: torch.sin(x) * 41)(torch.ones(17))
-    graphs = Library(tmp_path).ask(records_of, Graph, recording.run_id)
-    assert any(graph.stage == "post_grad" and graph.output_code for graph in graphs)
+            torch.compile(lambda x: torch.softmax(torch.sin(x) * new, -1))(torch.ones(4, 17))
+        recorded.append(recording.run_id)
+    ask = Library(tmp_path).ask
+    cold, warm = (ask(records_of, Compile, run_id)[0] for run_id in recorded)
+    assert (cold.cache_state, cold.decisions_from_run) == ("miss", None)
+    assert (warm.cache_state, warm.decisions_from_run, warm.fx_key) == ("hit", recorded[0], cold.fx_key)
+    for kind in (FusionGroup, FusionDecision, KernelCall, Buffer):
+        assert ask(records_of, kind, recorded[0])
+        assert ask(records_of, kind, recorded[1]) == ask(records_of, kind, recorded[0])
+    (graph,) = (g for g in ask(records_of, Graph, recorded[1]) if g.stage == "post_grad")
+    assert graph.output_code
 
 
 @pytest.mark.slow
@@ -172,3 +196,24 @@ def test_the_run_knows_its_surroundings(tmp_path: Path) -> None:
     assert (run.tags, run.project, run.torch_version) == (("a", "b"), "p", str(torch.__version__))
     assert (run.device_kind, run.fx_cache, run.cwd) == ("cpu", "off", os.getcwd())  # noqa: PTH109
     assert before <= run.created_at <= before + timedelta(minutes=1)
+
+
+def test_two_models_compiled_at_once_in_two_threads_are_kept_apart(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+
+    def compile_one(scale: float) -> None:
+        torch.compile(lambda x: torch.softmax(torch.sin(x) * scale, -1))(torch.ones(4, 19))
+
+    with record("threads", store=tmp_path, strict=True) as recording:
+        threads = [threading.Thread(target=compile_one, args=(scale,)) for scale in (2.0, 3.0)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    ask = Library(tmp_path).ask
+    graphs = [g for g in ask(records_of, Graph, recording.run_id) if g.stage == "post_grad"]
+    assert len({g.graph_id for g in graphs}) == 2
+    groups = ask(records_of, FusionGroup, recording.run_id)
+    first, second = ([g.members for g in groups if g.graph_id == graph.graph_id] for graph in graphs)
+    assert first == second
+    assert first

@@ -6,7 +6,7 @@ import streamlit as st
 
 from fusionscope.app import style
 from fusionscope.app.screens._absence import absence
-from fusionscope.app.screens._inspector import computed, lowering_reason, scores
+from fusionscope.app.screens._inspector import computed, lowering_reason, plain_words, scores
 from fusionscope.app.table import table
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering
 from fusionscope.storage.queries.runs import RunSummary
@@ -86,6 +86,7 @@ WIDTHS = {
         ("b computes", 190),
         ("reason", 300),
         ("refused by", 230),
+        ("in plain words", 420),
         ("score", 300),
     )
 }
@@ -112,6 +113,7 @@ def _row(decision: Decision) -> dict[str, object]:
         "b computes": computed(decision.b_ops),
         "reason": decision.reason or ("torch gave no reason" if decision.verdict == "refused" else None),
         "refused by": decision.refused_by,
+        "in plain words": plain_words(decision),
         "direction": decision.direction,
         "round": decision.round,
         "score": scores(decision) or None,

@@ -30,6 +30,14 @@ def choose_graph(run: RunSummary, *hooks: str) -> DecidedGraph:
     return chosen
 
 
+def tell_origin(graph: DecidedGraph) -> None:
+    """Say where the decisions come from, when this run got the graph from torch's cache."""
+    if graph.decisions_from_run:
+        style.note(
+            f"From torch's graph cache: the decisions were recorded in run {graph.decisions_from_run}.", "cached"
+        )
+
+
 def _choose_frame(frames: dict[str, list[DecidedGraph]], shown: DecidedGraph) -> list[DecidedGraph]:
     """The graphs of a compiled frame."""
     compile_id = st.selectbox(

@@ -12,6 +12,7 @@ from fusionscope.app import data, style
 from fusionscope.app.table import table
 from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering, SourceLine
+from fusionscope.storage.reasons import REASONS
 
 SHOWN = 40  # decisions in the inspector; the ledger below the canvas has them all
 CSS = Path(__file__).parents[1] / "static" / "inspector.css"
@@ -114,7 +115,15 @@ def _reasons(decision: Decision, group_id: str, rounds: list[int]) -> list[str]:
     by = f" ({decision.refused_by})" if decision.refused_by else ""
     ops = " | ".join(computed(ops) for _, ops in _sides(decision, group_id))
     where = f"{decision.direction}, round {', '.join(map(str, rounds))}"
-    return list(filter(None, (reason + by, ops, where, scores(decision))))
+    return list(filter(None, (reason + by, plain_words(decision), ops, where, scores(decision))))
+
+
+def plain_words(decision: Decision) -> str | None:
+    """What a refusal means, and what one could do."""
+    if decision.reason_code is None:
+        return None
+    known = REASONS.get(decision.reason_code, REASONS["other"])
+    return " ".join(filter(None, (known.sentence, known.advice)))
 
 
 def computed(ops: tuple[str, ...], shown: int = 3) -> str:

@@ -8,7 +8,7 @@ from fusionscope.app import data, style
 from fusionscope.app.components.canvas import View, canvas
 from fusionscope.app.figures.dag import KernelGraph, kernel_graph
 from fusionscope.app.screens import _fusion_tables as tables
-from fusionscope.app.screens._graph import choose_graph
+from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._inspector import inspector
 from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries.fusion import FusionCounts, Group
@@ -79,6 +79,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     graph = choose_graph(run, "fusion")
     with_refused = st.toggle("Refused pairs", key="refused", bind="query-params")
     words = st.text_input("Search", key="search", placeholder="kernel, operator, node", bind="query-params", width=260)
+tell_origin(graph)
 groups = data.ask(fusion.groups, run.run_id, graph.graph_id)
 if not groups:
     style.not_recorded(data.why_missing(run, "inductor_graph", "fusion"))

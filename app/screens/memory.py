@@ -9,7 +9,7 @@ import streamlit as st
 from fusionscope.app import data, style
 from fusionscope.app.figures.memory_timeline import curve_figure
 from fusionscope.app.screens._absence import absence
-from fusionscope.app.screens._graph import choose_graph
+from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._plan import by_size, exact, plan_part
 from fusionscope.app.table import table
 from fusionscope.storage.queries import graphs, memory
@@ -107,6 +107,7 @@ style.heading("Memory", style.about(run))
 headline = st.container()
 with st.container(horizontal=True, vertical_alignment="bottom"):
     graph = choose_graph(run, "wrapper_plan")
+tell_origin(graph)
 curves = data.ask(memory.curves, run.run_id, graph.graph_id)
 lifetimes = data.ask(memory.lifetimes, run.run_id, graph.graph_id)
 measured = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Iterator
@@ -23,7 +24,9 @@ from fusionscope.collector.commands import (
     require_store,
     say,
 )
+from fusionscope.collector.environment import RANK
 from fusionscope.collector.model_file import Build, ModelFile, configured, load, models_own_code
+from fusionscope.collector.ranks import record_ranks
 from fusionscope.collector.targets import obstacle, record_in_child
 from fusionscope.collector.targets.presence import present, undecided
 from fusionscope.storage.library import Library
@@ -56,11 +59,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Record one model; raises ModelFailed where it raised, after what was recorded is published."""
+    import torch
+
     if options.gpu is not None and present() is None:
         return _for_absent_gpu(options)
     require_store(options.store)
     model = load(options.target)
+    if model.ranks > 1 and RANK not in os.environ:
+        return record_ranks(model.ranks, options.command_line, options.store)
     with configured(model.config), default_device(options.device):
+        torch.manual_seed(0)  # two recordings of a file see the same numbers
         with models_own_code(f"building {model.name}"):
             built = model.build()
         run_id, store = _record(model, built, options)
@@ -107,14 +115,18 @@ def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, opt
     import torch
 
     chosen = {"mode": options.mode, "dynamic": options.dynamic}
-    kwargs = built.compile_kwargs | {key: value for key, value in chosen.items() if value is not None}
+    given_here = {key: value for key, value in chosen.items() if value is not None}
     say(f"compiling {model.name} …")
     with models_own_code(model.name):
-        compiled = torch.compile(built.model, **kwargs)
+        compiled = built.model
+        if built.compile_kwargs is not None:
+            compiled = torch.compile(built.model, **(built.compile_kwargs | given_here))
         model.drive(compiled, built.inputs)
     if (target := present()) is not None:
         for fact in (target, *undecided()):
             recording.emit(fact)
+    elif built.compile_kwargs is None:
+        say(f"{model.name} compiles by itself what it wants compiled, so there is no eager twin to measure against")
     elif not options.no_measure:
         with models_own_code(f"measuring {model.name}"), progress() as tell:
             recording.compare(built.model, built.inputs, compiled=compiled, backward=model.backward, progress=tell)

@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import BackendCalled
 
 NAME = "backends"
 RECORDS = (BackendCalled,)
+TARGETS = {"torch._dynamo.output_graph:OutputGraph.call_user_compiler": ("gm",)}
 
 
 def problem() -> str | None:
-    """OutputGraph.call_user_compiler hands the graph over (torch/_dynamo/output_graph.py)."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    return missing(OutputGraph, "call_user_compiler", "gm")
+    """OutputGraph.call_user_compiler hands the graph over."""
+    return unmet(TARGETS)
 
 
 @contextmanager

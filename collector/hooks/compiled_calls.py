@@ -11,11 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusionscope.collector.hook import Emit, first_problem, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.storage.records import Measurement
 
 NAME = "compiled_calls"
 RECORDS = (Measurement,)
+TARGETS = {
+    "torch._dynamo.eval_frame:OptimizeContext": ("backend_ctx_ctor",),
+    "torch._dynamo.eval_frame:_TorchDynamoContext.__call__": ("fn",),
+}
 
 KEPT = 4096  # calls of one callable, the latest
 
@@ -48,15 +52,12 @@ class CallTimes:
 
 def problem() -> str | None:
     """What this torch lacks: contexts that run `enter_exit_hooks` around each call of what they compiled."""
-    from torch._dynamo import eval_frame
+    if (problem := unmet(TARGETS)) is not None:
+        return problem
+    from torch._dynamo.eval_frame import _TorchDynamoContext
 
-    absent = missing(eval_frame, "OptimizeContext")
-    known = absent or "enter_exit_hooks" in eval_frame._TorchDynamoContext.__init__.__code__.co_names
-    return first_problem(
-        absent,
-        missing(eval_frame.OptimizeContext, "__call__", "fn"),
-        None if known else "torch's compile contexts have no enter_exit_hooks",
-    )
+    known = "enter_exit_hooks" in _TorchDynamoContext.__init__.__code__.co_names
+    return None if known else "torch's compile contexts have no enter_exit_hooks"
 
 
 @contextmanager

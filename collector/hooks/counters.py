@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fusionscope.collector.hook import Emit, missing
+from fusionscope.collector.hook import Emit, unmet
 from fusionscope.storage.records import Counter
 
 NAME = "counters"
 RECORDS = (Counter,)
+TARGETS: dict[str, tuple[str, ...]] = {"torch._dynamo.utils:counters": ()}
 
 
 def problem() -> str | None:
-    """torch._dynamo.utils.counters: group -> name -> count."""
-    from torch._dynamo import utils
-
-    return missing(utils, "counters")
+    """The counters are group → name → count."""
+    return unmet(TARGETS)
 
 
 @contextmanager

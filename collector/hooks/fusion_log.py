@@ -8,18 +8,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, first_problem, missing
+from fusionscope.collector.hook import Emit, listening, unmet
 from fusionscope.collector.observations import ReasonLogged
 
 NAME = "fusion_log"
 RECORDS = (ReasonLogged,)
+TARGETS: dict[str, tuple[str, ...]] = {
+    "torch._inductor.scheduler:WhyNoFuse": ("node1", "node2"),
+    "torch._inductor.scheduler:fusion_log": (),
+}
 
 
 def problem() -> str | None:
-    """WhyNoFuse and the logger live in torch/_inductor/scheduler.py."""
-    from torch._inductor import scheduler
-
-    return first_problem(missing(scheduler, "WhyNoFuse", "node1", "node2"), missing(scheduler, "fusion_log"))
+    """The class and its logger are the same from torch 2.11 on."""
+    return unmet(TARGETS)
 
 
 @contextmanager
@@ -27,20 +29,9 @@ def install(emit: Emit) -> Iterator[None]:
     """Listen to the logger at DEBUG; where the user did not ask for these lines they go nowhere else."""
     from torch._inductor import scheduler
 
-    logger = scheduler.fusion_log
-    level, propagate = logger.level, logger.propagate
-    asked_for = logger.isEnabledFor(logging.DEBUG)
     handler = _Handler(emit, scheduler.WhyNoFuse)
-    logger.addHandler(handler)
-    if not asked_for:
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
-    try:
+    with listening(scheduler.fusion_log, handler, logging.DEBUG):
         yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
 
 
 class _Handler(logging.Handler):

@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import PairAnswered, PairEntered
 
 NAME = "fusion_pairs"
 RECORDS = (PairEntered, PairAnswered)
+TARGETS = {"torch._inductor.scheduler:Scheduler.can_fuse": ("node1", "node2")}
 
 
 def problem() -> str | None:
     """torch 2.15 adds check_cycle, so only the pair itself is relied on."""
-    from torch._inductor.scheduler import Scheduler
-
-    return missing(Scheduler, "can_fuse", "node1", "node2")
+    return unmet(TARGETS)
 
 
 @contextmanager

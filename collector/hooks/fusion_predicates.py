@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, first_problem, missing, patched
+from fusionscope.collector.hook import Emit, located, patched, unmet
 from fusionscope.collector.observations import PredicateAnswered
 
 NAME = "fusion_predicates"
 RECORDS = (PredicateAnswered,)
 
-_CLASSES = (
-    ("choices", "InductorChoices", ("can_fuse", "can_fuse_vertical", "can_fuse_horizontal")),
-    ("scheduler", "Scheduler", ("can_fuse_vertical",)),
-    ("codegen.cpp", "CppScheduling", ("can_fuse_vertical", "can_fuse_horizontal")),
-    ("codegen.simd", "SIMDScheduling", ("can_fuse_vertical", "can_fuse_horizontal")),
-    ("codegen.cuda_combined_scheduling", "CUDACombinedScheduling", ("can_fuse_vertical", "can_fuse_horizontal")),
-)
-
-
-def _targets() -> Iterator[tuple[Any, str]]:
-    """Every predicate that its class defines itself; a class may inherit one, which is then noted at its origin."""
-    for module, name, methods in _CLASSES:
-        owner = getattr(importlib.import_module(f"torch._inductor.{module}"), name)
-        yield from ((owner, method) for method in methods if method in vars(owner))
+_SHARED = ("scheduler", "node1", "node2", "shared_data_score")
+TARGETS: dict[str, tuple[str, ...]] = {
+    "torch._inductor.choices:InductorChoices.can_fuse": _SHARED,
+    "torch._inductor.choices:InductorChoices.can_fuse_vertical": _SHARED,
+    "torch._inductor.choices:InductorChoices.can_fuse_horizontal": _SHARED,
+    "torch._inductor.scheduler:Scheduler.can_fuse_vertical": (),
+    "torch._inductor.codegen.cpp:CppScheduling.can_fuse_vertical": (),
+    "torch._inductor.codegen.cpp:CppScheduling.can_fuse_horizontal": (),
+    "torch._inductor.codegen.simd:SIMDScheduling.can_fuse_vertical": (),
+    "torch._inductor.codegen.simd:SIMDScheduling.can_fuse_horizontal": (),
+    "torch._inductor.codegen.cuda_combined_scheduling:CUDACombinedScheduling.can_fuse_vertical": (),
+    "torch._inductor.codegen.cuda_combined_scheduling:CUDACombinedScheduling.can_fuse_horizontal": (),
+}
 
 
 def problem() -> str | None:
     """Without these a silent refusal could not be told from a missing test."""
-    from torch._inductor.choices import InductorChoices
-    from torch._inductor.codegen.cpp import CppScheduling
-
-    return first_problem(missing(InductorChoices, "can_fuse"), missing(CppScheduling, "can_fuse_horizontal"))
+    return unmet(TARGETS)
 
 
 @contextmanager
@@ -47,7 +42,7 @@ def install(emit: Emit) -> Iterator[None]:
             def predicate(*args: Any, **kwargs: Any) -> bool:
                 answer = original(*args, **kwargs)
                 with emit.guarded():
-                    shared = args[3] if takes_shared and len(args) > 3 else None  # scheduler, node1, node2, shared
+                    shared = args[3] if takes_shared and len(args) > 3 else None
                     emit(PredicateAnswered(whereabouts.graph_id() or "", label, bool(answer), _integer(shared)))
                 return answer
 
@@ -56,9 +51,9 @@ def install(emit: Emit) -> Iterator[None]:
         return around
 
     with ExitStack() as stack:
-        for owner, method in _targets():
-            label = f"{owner.__name__}.{method}"
-            stack.enter_context(patched(owner, method, wrap(label, owner.__name__ == "InductorChoices")))
+        for target, parameters in TARGETS.items():
+            owner, method = located(target)
+            stack.enter_context(patched(owner, method, wrap(f"{owner.__name__}.{method}", parameters == _SHARED)))
         yield
 
 

@@ -7,21 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, first_problem, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import CycleFound, PairFused
 
 NAME = "fusion_results"
 RECORDS = (PairFused, CycleFound)
+TARGETS = {
+    "torch._inductor.scheduler:Scheduler.fuse_two_nodes": ("node1", "node2"),
+    "torch._inductor.scheduler:Scheduler.will_fusion_create_cycle": ("node1", "node2"),
+}
 
 
 def problem() -> str | None:
     """Both methods have kept their signatures since torch 2.11."""
-    from torch._inductor.scheduler import Scheduler
-
-    return first_problem(
-        missing(Scheduler, "fuse_two_nodes", "node1", "node2"),
-        missing(Scheduler, "will_fusion_create_cycle", "node1", "node2"),
-    )
+    return unmet(TARGETS)
 
 
 @contextmanager

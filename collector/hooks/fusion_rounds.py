@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, first_problem, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import CandidatesRanked, RoundBegan
 
 NAME = "fusion_rounds"
 RECORDS = (RoundBegan, CandidatesRanked)
+TARGETS = {
+    "torch._inductor.scheduler:Scheduler.fuse_nodes_once": ("nodes",),
+    "torch._inductor.scheduler:Scheduler.get_possible_fusions": ("nodes",),
+}
 
 
 def problem() -> str | None:
     """Both methods have kept their signatures since torch 2.11."""
-    from torch._inductor.scheduler import Scheduler
-
-    return first_problem(
-        missing(Scheduler, "fuse_nodes_once", "nodes"), missing(Scheduler, "get_possible_fusions", "nodes")
-    )
+    return unmet(TARGETS)
 
 
 @contextmanager

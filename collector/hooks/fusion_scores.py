@@ -11,22 +11,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, first_problem, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import PairScored
 
 NAME = "fusion_scores"
 RECORDS = (PairScored,)
+TARGETS = {
+    "torch._inductor.scheduler:Scheduler.score_fusion_key": ("nodes",),
+    "torch._inductor.scheduler:Scheduler.get_possible_fusions_with_highest_priority": ("possible_fusions",),
+    "torch._inductor.scheduler:Scheduler.fuse_two_nodes": ("node1", "node2"),
+}
 
 
 def problem() -> str | None:
     """The body of score_fusion_key is the same from torch 2.11 on."""
-    from torch._inductor.scheduler import Scheduler
-
-    return first_problem(
-        missing(Scheduler, "score_fusion_key", "nodes"),
-        missing(Scheduler, "get_possible_fusions_with_highest_priority", "possible_fusions"),
-        missing(Scheduler, "fuse_two_nodes", "node1", "node2"),
-    )
+    return unmet(TARGETS)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import estimate, reading, whereabouts
-from fusionscope.collector.hook import Emit, missing
+from fusionscope.collector.hook import Emit, unmet
 from fusionscope.collector.observations import GraphInput, GraphOutputs, ScheduledBuffer
 from fusionscope.storage.records import FusionGroup, GraphEdge, GraphNode, IrEdge, IrNode, MemoryPoint
 
@@ -27,13 +27,17 @@ RECORDS = (
     GraphOutputs,
     MemoryPoint,
 )
+TARGETS: dict[str, tuple[str, ...]] = {
+    "torch._inductor.compile_fx:DebugContext": (),
+    "torch._inductor.debug:DebugContext.__getattr__": ("name",),
+    "torch._inductor.memory:prepare_planning_info": (),
+    "torch._inductor.memory:estimate_peak_memory_allocfree": (),
+}
 
 
 def problem() -> str | None:
     """The callbacks reach a DebugContext by name (V.debug.ir_pre_fusion)."""
-    from torch._inductor import compile_fx
-
-    return missing(compile_fx, "DebugContext")
+    return unmet(TARGETS)
 
 
 @contextmanager
@@ -76,42 +80,12 @@ def _emit_graph(emit: Emit, nodes: Any) -> None:
         return
     graph_id = whereabouts.name_of(lowering)
     for position, node in enumerate(lowering.graph.nodes):
-        emit(_graph_node(graph_id, position, node))
+        emit(reading.graph_node(graph_id, position, node, _value_bytes(reading.tensor_value(node))))
         for source in node.all_input_nodes:
             emit(GraphEdge(graph_id=graph_id, src=source.name, dst=node.name))
     for position, node in enumerate(nodes):
         emit(_ir_node(graph_id, position, node))
     _emit_edges(emit, graph_id, nodes)
-
-
-def _graph_node(graph_id: str, position: int, node: Any) -> GraphNode:
-    file, line, text = reading.source_of(node.meta.get("stack_trace"))
-    value = reading.tensor_value(node)
-    return GraphNode(
-        graph_id=graph_id,
-        node=node.name,
-        position=position,
-        op=node.op,
-        target=str(node.target),
-        shape=None if value is None else tuple(str(size) for size in value.shape),
-        stride=_strides(value),
-        dtype=None if value is None else reading.short_dtype(value.dtype),
-        bytes=_value_bytes(value),
-        module_path=reading.module_path(node),
-        file=file,
-        line=line,
-        source_text=text,
-        seq_nr=_sequence(node.meta.get("seq_nr")),
-    )
-
-
-def _strides(value: Any) -> tuple[str, ...] | None:
-    strided = value is not None and str(value.layout) == "torch.strided"
-    return tuple(str(step) for step in value.stride()) if strided else None
-
-
-def _sequence(number: int | None) -> int | None:
-    return number if number is not None and number >= 0 else None  # -1: traced without autograd
 
 
 def _value_bytes(value: Any) -> int | None:
@@ -206,4 +180,4 @@ def _user_visible(lowering: Any) -> tuple[str, ...] | None:
     if indices is None:
         return None
     results = [lowering.graph_outputs[i] for i in indices if i < len(lowering.graph_outputs)]
-    return tuple(str(result.get_name()) for result in results if hasattr(result, "get_name"))
+    return tuple(name for result in results if (name := result.maybe_get_name()))  # an integer has no buffer

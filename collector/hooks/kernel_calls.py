@@ -12,21 +12,20 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import KernelWritten
 
 NAME = "kernel_calls"
 RECORDS = (KernelWritten,)
 
 _TARGET = "set_kernel_post_grad_provenance_tracing"
+TARGETS = {f"torch._inductor.debug:{_TARGET}": ("node_schedule", "kernel_name", "is_extern")}
 _MODULES = ("debug", "scheduler", "codegen.cpp", "codegen.triton")
 
 
 def problem() -> str | None:
     """The function keeps its parameters from torch 2.11 on."""
-    from torch._inductor import debug
-
-    return missing(debug, _TARGET, "node_schedule", "kernel_name", "is_extern")
+    return unmet(TARGETS)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.targets.binaries import Resources, resources, sass, spill_bytes
 from fusionscope.collector.targets.occupancy import occupancy
 from fusionscope.storage.records import KernelCode, KernelConfig
@@ -25,9 +25,7 @@ _TEXTS = ("ttir", "ptx", "amdgcn")  # stages of Triton's backends that a reader 
 
 def problem() -> str | None:
     """CachingAutotuner keeps its launchers from torch 2.11 on."""
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-
-    return missing(CachingAutotuner, "precompile", "self")
+    return unmet(TARGETS)
 
 
 @contextmanager

@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import KernelDefined
 
 NAME = "kernel_sources"
 RECORDS = (KernelDefined,)
+TARGETS = {"torch._inductor.codegen.wrapper:PythonWrapperCodegen.define_kernel": ("kernel_name", "kernel_body", "gpu")}
 
 
 def problem() -> str | None:
     """PythonWrapperCodegen.define_kernel is the same from torch 2.11 on."""
-    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
-
-    return missing(PythonWrapperCodegen, "define_kernel", "kernel_name", "kernel_body", "gpu")
+    return unmet(TARGETS)
 
 
 @contextmanager

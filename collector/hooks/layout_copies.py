@@ -11,18 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import reading, whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.storage.records import LayoutChange
 
 NAME = "layout_copies"
 RECORDS = (LayoutChange,)
+TARGETS = {"torch._inductor.ir:ExternKernel.require_strides": ("x",)}
 
 
 def problem() -> str | None:
     """The one place where such a copy is made."""
-    from torch._inductor.ir import ExternKernel
-
-    return missing(ExternKernel, "require_strides", "x")
+    return unmet(TARGETS)
 
 
 @contextmanager

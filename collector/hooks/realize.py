@@ -11,18 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import reading, whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import RealizeAsked
 
 NAME = "realize"
 RECORDS = (RealizeAsked,)
+TARGETS = {"torch._inductor.ir:StorageBox.should_realize_on_reuse": ("users",)}
 
 
 def problem() -> str | None:
     """graph_reuse came with torch 2.13 and is passed through."""
-    from torch._inductor.ir import StorageBox
-
-    return missing(StorageBox, "should_realize_on_reuse", "users")
+    return unmet(TARGETS)
 
 
 @contextmanager
@@ -52,6 +51,7 @@ def _is_fanout(users: int) -> bool:
 
 
 def _asked(box: Any, users: int, realized: bool) -> RealizeAsked:
+    from torch._inductor import config
     from torch._inductor.virtualized import V
 
     cpu = box.get_device().type == "cpu"
@@ -65,18 +65,19 @@ def _asked(box: Any, users: int, realized: bool) -> RealizeAsked:
         opcount=count.num_ops,
         ops=tuple(sorted(count.used_ops)),
         cpu=cpu,
-        thresholds=_thresholds(cpu),
+        most_reads=config.realize_reads_threshold,
+        most_ops=_most_ops(cpu),
         bytes=_bytes(box.data),
     )
 
 
-def _thresholds(cpu: bool) -> str:
+def _most_ops(cpu: bool) -> int:
     from torch._inductor import config
 
-    operations = config.realize_opcount_threshold
-    if operations is None:  # torch 2.13 and later: a limit for each kind of device
-        operations = config.realize_cpu_opcount_threshold if cpu else config._realize_opcount_threshold_default
-    return f"more than {config.realize_reads_threshold} reads or {operations} operations"
+    if config.realize_opcount_threshold is not None:
+        return int(config.realize_opcount_threshold)
+    # torch 2.13 and later: a limit for each kind of device
+    return int(config.realize_cpu_opcount_threshold if cpu else config._realize_opcount_threshold_default)
 
 
 def _bytes(loops: Any) -> int | None:

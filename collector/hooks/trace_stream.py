@@ -11,15 +11,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from fusionscope.collector import whereabouts
-from fusionscope.collector.hook import Emit
+from fusionscope.collector.hook import Emit, unmet
 from fusionscope.collector.observations import TraceEvent
 
 NAME = "trace_stream"
 RECORDS = (TraceEvent,)
+TARGETS: dict[str, tuple[str, ...]] = {
+    "torch._logging._internal:trace_log": (),
+    "torch._logging.structured:INTERN_TABLE": (),
+}
 
-_EVENTS = {
+_SYMBOLS = {"create_symbol", "create_unbacked_symbol", "symbolic_shape_specialization"}
+_EVENTS = _SYMBOLS | {
     "dynamo_start",
     "dynamo_output_graph",
     "aot_joint_graph",
@@ -36,6 +42,7 @@ _EVENTS = {
 _ARTIFACTS = {
     "dynamo_graph_break_reason",
     "recompile_reasons",
+    "dynamo_side_effects",
     "before_pre_grad_graph",
     "inductor_post_grad_graph",
     "fx_graph_cache_hit",
@@ -49,9 +56,7 @@ _ARTIFACTS = {
 
 def problem() -> str | None:
     """The logger exists on every torch; a rename would leave it without records, which the status then shows."""
-    import torch._logging._internal as internal
-
-    return None if internal.trace_log.name == "torch.__trace" else f"torch's trace logger is {internal.trace_log.name}"
+    return unmet(TARGETS)
 
 
 @contextmanager
@@ -94,7 +99,7 @@ def _read(record: logging.LogRecord) -> TraceEvent | None:
         name=name,
         compile_id=whereabouts.named(torch_id) if torch_id else None,
         attempt=attempt,
-        data=metadata[kind],
+        data=_sited(metadata[kind]) if kind in _SYMBOLS else metadata[kind],
         payload=getattr(record, "payload", None),
         graph_id=whereabouts.graph_id(),
         epoch=whereabouts.epoch(),
@@ -102,6 +107,18 @@ def _read(record: logging.LogRecord) -> TraceEvent | None:
         at_s=time.time(),
         thread=threading.get_ident(),
     )
+
+
+def _sited(data: dict[str, Any]) -> dict[str, Any]:
+    """The event with the innermost frame of the user's stack in place of its stacks, whose file names are numbers."""
+    from torch._logging.structured import INTERN_TABLE
+
+    facts = {key: value for key, value in data.items() if key not in ("stack", "user_stack")}
+    if not (stack := data.get("user_stack")):
+        return facts
+    number = stack[-1]["filename"]
+    file = next((name for name, known in INTERN_TABLE.items() if known == number), None)
+    return facts | {"file": file, "line": stack[-1]["line"]}
 
 
 def _torch_id(metadata: dict[str, object]) -> str | None:

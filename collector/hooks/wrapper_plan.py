@@ -11,18 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusionscope.collector import reading, whereabouts
-from fusionscope.collector.hook import Emit, missing, patched
+from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import LineSeen, WrapperPlanned
 
 NAME = "wrapper_plan"
 RECORDS = (WrapperPlanned,)
+TARGETS = {"torch._inductor.codegen.wrapper:PythonWrapperCodegen.run_wrapper_ir_passes": ("is_inference",)}
 
 
 def problem() -> str | None:
     """Lines and the pass that plans them are in torch/_inductor/codegen/wrapper.py."""
-    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
-
-    return missing(PythonWrapperCodegen, "run_wrapper_ir_passes", "is_inference")
+    return unmet(TARGETS)
 
 
 @contextmanager
@@ -57,7 +56,7 @@ def _line(line: Any) -> LineSeen:
     reused = getattr(line, "reused_as", None)
     return LineSeen(
         kind=kind,
-        buffer=_name(node),
+        buffer=_name(node) or getattr(line, "result_name", None),  # the latter of a MultiOutputLine
         bytes=None if node is None else reading.buffer_bytes(node),
         reused_as=_name(reused),
         reused_bytes=None if reused is None else reading.buffer_bytes(reused),

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fusionscope.collector.ledger import caches
+from fusionscope.collector.ledger import caches, side_effects
 from fusionscope.collector.ledger.compiles import Compiles
+from fusionscope.collector.ledger.cudagraphs import Recordings
 from fusionscope.collector.ledger.fusion import FusionLedger
-from fusionscope.collector.ledger.graph_facts import GraphFacts
+from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
-from fusionscope.collector.observations import BackendCalled, TraceEvent
+from fusionscope.collector.ledger.symbols import Symbols
+from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
 from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
 
 _NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
@@ -33,8 +35,16 @@ class Ledger:
         self.texts = Graphs()
         self.backends: dict[str, str] = {}  # compile → backend
         self._compiles = Compiles(began, compile_limit, self.backends)
-        takers = (self.texts.take, self._compiles.take, Phases(began).take, caches.take)
-        self._takers: tuple[Callable[[TraceEvent], Iterator[Any]], ...] = takers
+        self._symbols = Symbols()
+        self._takers: tuple[Callable[[TraceEvent], Iterator[Any]], ...] = (
+            self.texts.take,
+            self._compiles.take,
+            self._symbols.take,
+            Phases(began).take,
+            Recordings().take,
+            caches.take,
+            side_effects.take,
+        )
 
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
@@ -52,22 +62,35 @@ class Ledger:
         events, self._events = self._events, []
         records, self._ready = self._ready, []
         done = {event.graph_id: event.payload for event in events if event.kind == "inductor_output_code"}
-        for graph_id in list(self._graphs):
-            if final or graph_id in done:
-                records += _fold_graph(graph_id, self._graphs.pop(graph_id), done.get(graph_id))
+        complete = {g: seen for g, seen in self._graphs.items() if final or root_of(g) in done}
+        defined = _kernels_defined(complete)
+        for graph_id, observations in complete.items():
+            del self._graphs[graph_id]
+            facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
+            records += _fold_graph(facts, observations, done.get(root_of(graph_id)))
         records += [record for event in events for take in self._takers for record in take(event)]
-        return records + list(self._compiles.finish()) if final else records
+        records += [self.texts.subgraph(graph_id) for graph_id in complete if root_of(graph_id) != graph_id]
+        if not final:
+            return records
+        return [*records, *self.texts.finish(), *self._compiles.finish(), *self._symbols.finish()]
 
 
-def _fold_graph(graph_id: str, observations: list[object], output_code: str | None) -> list[Any]:
-    facts = GraphFacts(graph_id, observations)
+def _kernels_defined(graphs: Mapping[str, list[object]]) -> dict[str, dict[str, KernelDefined]]:
+    """The kernels of each wrapper: a graph and its subgraphs share theirs."""
+    found: dict[str, dict[str, KernelDefined]] = defaultdict(dict)
+    for graph_id, observations in graphs.items():
+        found[root_of(graph_id)] |= {seen.kernel: seen for seen in observations if isinstance(seen, KernelDefined)}
+    return found
+
+
+def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str | None) -> list[Any]:
     plan = carry_out(facts)
     kernels, calls = kernels_and_calls(facts, plan, output_code)
     return [
         *facts.nodes.values(),
         *edges_with_memory(facts, plan),
         *facts.groups,
-        *FusionLedger(graph_id).replay(observations),
+        *FusionLedger(facts.graph_id).replay(observations),
         *realize_decisions(facts),
         *plan.points,
         *plan.buffers.values(),

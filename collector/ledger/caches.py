@@ -18,7 +18,7 @@ def take(event: TraceEvent) -> Iterator[Any]:
     match = _NAME.match(event.name or "")
     if match is None or event.compile_id is None:
         return
-    details = _details(event.payload)
+    details = cache_details(event)
     saved_ns = details.get("time_saved_ns")
     yield CacheEvent(
         compile_id=event.compile_id,
@@ -30,9 +30,10 @@ def take(event: TraceEvent) -> Iterator[Any]:
     )
 
 
-def _details(payload: str | None) -> dict[str, Any]:
+def cache_details(event: TraceEvent) -> dict[str, Any]:
+    """The JSON payload of a cache event: key, time saved, reason of a bypass; empty where it is no JSON."""
     try:
-        details = json.loads(payload or "{}")
+        details = json.loads(event.payload or "{}")
     except ValueError:
         return {}
     return details if isinstance(details, dict) else {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fusionscope.collector.ledger.caches import cache_details
 from fusionscope.collector.observations import TraceEvent
 from fusionscope.storage.records import Compile, GraphBreak, Guard, Recompile
 
@@ -15,6 +16,7 @@ _USER_CODE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)
 _KIND = re.compile(r"^(?P<kind>\S.*)\n  Explanation: ", re.M)  # the line above the explanation is Dynamo's gb_type
 _EXPLANATION = re.compile(r"^  Explanation: (.+?)(?=\n  Hint: |\n\n  Developer|\nUser code traceback|\Z)", re.M | re.S)
 _REASON_PREFIX = "Graph Break Reason: "
+_DEVELOPER = "  Developer debug context: "
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+$")
 _RECOMPILE = re.compile(r"(?P<previous>\S+?): (?P<guard>.*)", re.S)
 _ACTUAL = re.compile(r"expected .+?, actual (?P<value>.+)$")
@@ -29,6 +31,7 @@ class Compiles:
     def __init__(self, began_at_s: float, compile_limit: int | None, backends: Mapping[str, str]) -> None:
         self._began_at_s, self._compile_limit, self._backends = began_at_s, compile_limit, backends
         self._started: dict[str, TraceEvent] = {}
+        self._cache: dict[str, tuple[str, str | None]] = {}  # the forward graph's lookup: state and key
         self._with_graph: set[str] = set()
         self._recompile_of: dict[str, str] = {}
         self._asked: list[tuple[TraceEvent, Recompile]] = []  # recompiles whose outcome is not known yet
@@ -47,6 +50,9 @@ class Compiles:
             yield from self._graph_break(event)
         elif event.name == "recompile_reasons":
             self._recompiles(event)
+        elif (event.name or "").startswith("fx_graph_cache_"):
+            lookup = (event.name or "").rpartition("_")[2], cache_details(event).get("key")
+            self._cache.setdefault(event.compile_id, lookup)
         elif event.kind == "dynamo_cpp_guards_str":
             yield from _guards(event)
         elif event.kind == "compilation_metrics":
@@ -72,6 +78,7 @@ class Compiles:
         started = self._started.pop(event.compile_id or "", None)
         resume = _RESUME.match(metrics.get("co_name") or "")
         outcome, reason = self._outcome(event)
+        cache_state, fx_key = self._cache.get(event.compile_id or "", (None, None))
         return Compile(
             compile_id=event.compile_id or "",
             epoch=event.epoch,
@@ -85,6 +92,8 @@ class Compiles:
             backend=self._backends.get(event.compile_id or ""),
             resume_of=resume["function"] if resume else None,
             recompile_of=self._recompile_of.get(event.compile_id or ""),
+            fx_key=fx_key,
+            cache_state=cache_state,
             start_s=started.at_s - self._began_at_s if started else None,
             duration_s=metrics.get("entire_frame_compile_time_s"),
         )
@@ -115,6 +124,7 @@ class Compiles:
             kind=kind,
             reason=_explanation(text),
             hint="\n".join(hints) or None,
+            context="\n".join(_context(text, kind)) or None,
         )
 
     def _recompiles(self, event: TraceEvent) -> None:
@@ -153,8 +163,17 @@ def _break_kind(text: str) -> str:
 
 
 def _explanation(text: str) -> str | None:
-    match = _EXPLANATION.search(text)
-    return match[1].strip() if match else None
+    """Each explanation: handling one break may lead to another, such as "in a for/while loop"."""
+    return "\n".join(match[1].strip() for match in _EXPLANATION.finditer(text)) or None
+
+
+def _context(text: str, kind: str) -> Iterator[str]:
+    """What Dynamo was tracing when it broke and what it does about it, then its own notes for developers."""
+    for line in text.splitlines():
+        if line.startswith(_REASON_PREFIX) and kind not in line:
+            yield line.removeprefix(_REASON_PREFIX)
+        elif line.startswith(_DEVELOPER):
+            yield line.removeprefix(_DEVELOPER)
 
 
 def _as_list(payload: str) -> list[str]:

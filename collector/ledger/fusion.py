@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fusionscope.collector.ledger.reasons import reason_code
 from fusionscope.collector.observations import (
     CandidatesRanked,
     CycleFound,
@@ -21,9 +20,10 @@ from fusionscope.collector.observations import (
     ReasonLogged,
     RoundBegan,
 )
+from fusionscope.storage.reasons import reason_code
 from fusionscope.storage.records import FusionDecision
 
-CYCLE = "fusing the pair would make a cycle through another group"
+CYCLE = "will create cycle"  # torch's own words
 
 
 @dataclass(slots=True)
@@ -75,6 +75,8 @@ class FusionLedger:
                 self._open.append(_Question())
             case ReasonLogged() if self._open:
                 self._open[-1].reasons.append(seen.reason)
+            case ReasonLogged():  # a legal pair, dropped once it was compiled and benchmarked
+                self._drop(seen.a, seen.b, seen.reason, "Scheduler.speedup_by_fusion")
             case PredicateAnswered() if self._open:
                 self._predicate(self._open[-1], seen)
             case PairAnswered() if self._open:
@@ -87,8 +89,7 @@ class FusionLedger:
             case PairFused():
                 self._fuse(seen)
             case CycleFound():
-                pair = self._pair(seen.a, seen.b)
-                pair.fusible, pair.reason, pair.refused_by = False, CYCLE, "Scheduler.will_fusion_create_cycle"
+                self._drop(seen.a, seen.b, CYCLE, "Scheduler.will_fusion_create_cycle")
 
     def _pair(self, a: str, b: str) -> _Pair:
         return self._pairs.setdefault((self._round, a, b), _Pair())
@@ -113,6 +114,10 @@ class FusionLedger:
         pair.shared = question.shared if question.shared is not None else pair.shared
         pair.reason = None if seen.fusible else next(iter(question.reasons), None)
         pair.refused_by = None if seen.fusible else _refused_by(question)
+
+    def _drop(self, a: str, b: str, reason: str, refused_by: str) -> None:
+        pair = self._pair(a, b)
+        pair.fusible, pair.reason, pair.refused_by = False, reason, refused_by
 
     def _fuse(self, seen: PairFused) -> None:
         pair = self._pair(seen.a, seen.b)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,6 +21,12 @@ from fusionscope.storage.records import FusionGroup, IrEdge, IrNode
 
 T = TypeVar("T")
 
+
+def root_of(graph_id: str) -> str:
+    """The graph whose wrapper holds this one: itself, or of a subgraph the graph around it."""
+    return ".".join(graph_id.split(".")[:2])
+
+
 # wrapper lines that run something (torch/_inductor/codegen/wrapper.py)
 CALLS = ("KernelCallLine", "ExternKernelOutLine", "ExternKernelAllocLine", "ExternKernelMultiOutLine")
 
@@ -28,7 +34,9 @@ CALLS = ("KernelCallLine", "ExternKernelOutLine", "ExternKernelAllocLine", "Exte
 class GraphFacts:
     """A graph's observations by kind and name."""
 
-    def __init__(self, graph_id: str, observations: Iterable[object]) -> None:
+    def __init__(
+        self, graph_id: str, observations: Iterable[object], shared: Mapping[str, KernelDefined] | None = None
+    ) -> None:
         self.graph_id = graph_id
         seen: dict[type, list[object]] = defaultdict(list)
         for observation in observations:
@@ -38,13 +46,19 @@ class GraphFacts:
         self.groups = _only(seen, FusionGroup)
         self.buffers: dict[str, ScheduledBuffer] = {b.buffer: b for b in _only(seen, ScheduledBuffer)}
         self.inputs: dict[str, GraphInput] = {g.buffer: g for g in _only(seen, GraphInput)}
-        self.sources: dict[str, KernelDefined] = {k.kernel: k for k in _only(seen, KernelDefined)}
+        own = {k.kernel: k for k in _only(seen, KernelDefined)}
+        self.sources: dict[str, KernelDefined] = {**(shared or {}), **own}  # a wrapper defines a text once
         self.written = _only(seen, KernelWritten)
         self.realized = _only(seen, RealizeAsked)
         plans = _only(seen, WrapperPlanned)  # a partitioned graph has one wrapper per partition
         self.lines: tuple[LineSeen, ...] = tuple(line for plan in plans for line in plan.lines)
         self.in_place = frozenset(name for plan in plans for name in plan.in_place)
         self._outputs = next(iter(_only(seen, GraphOutputs)), None)
+
+    @property
+    def function(self) -> str:
+        """The function in the output code that runs the graph: a subgraph (cond, while_loop) has one of its own."""
+        return "call" if root_of(self.graph_id) == self.graph_id else self.graph_id.rpartition(".")[2]
 
     @property
     def direction(self) -> str:

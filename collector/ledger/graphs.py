@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from fusionscope.collector.observations import TraceEvent
+from fusionscope.collector.ledger.caches import cache_details
+from fusionscope.collector.observations import COMPILE_ENDS, TraceEvent
 from fusionscope.storage.records import Graph
 
 # event or artifact → (name in the graph id, stage, direction)
@@ -22,12 +24,12 @@ _AOT_ID = re.compile(r"AOT ID: \['\d+_(?P<direction>\w+)'\]")
 
 
 class Graphs:
-    """Pairs Inductor's graph text with the output code that follows it on the same thread."""
+    """Pairs Inductor's graph text, the output code and the FX cache key, which follow one another on a thread."""
 
     def __init__(self) -> None:
         self._position = 0
         self._post_grad: dict[tuple[str, int], str | None] = {}
-        self._fx_key: dict[tuple[str, int], str] = {}
+        self._without_key: dict[tuple[str, int], Graph] = {}  # the key comes last, and only where a cache is on
         self._graph_of_file: dict[str, str] = {}
 
     def graph_of(self, wrapper_file: str) -> str | None:
@@ -45,9 +47,33 @@ class Graphs:
         elif what == "inductor_post_grad_graph":
             self._post_grad[key] = event.payload
         elif event.kind == "inductor_output_code":
-            yield self._inductor_graph(key, event)
-        elif what.startswith("fx_graph_cache_") and (fx_key := fx_cache_key(event)):
-            self._fx_key[key] = fx_key
+            yield from self._left_open(key)
+            self._without_key[key] = self._inductor_graph(key, event)
+        elif what.startswith("fx_graph_cache_") and key in self._without_key:
+            yield replace(self._without_key.pop(key), fx_key=cache_details(event).get("key"))
+        elif event.kind in COMPILE_ENDS:
+            yield from self._left_open(key)
+
+    def subgraph(self, graph_id: str) -> Graph:
+        """A graph inside another (cond, while_loop), whose code is a function in the output code of the outer one."""
+        compile_id, direction, *_ = graph_id.split(".")
+        self._position += 1
+        return Graph(
+            graph_id=graph_id,
+            compile_id=compile_id,
+            stage="post_grad",
+            direction=direction.split("#")[0],
+            position=self._position - 1,
+        )
+
+    def finish(self) -> Iterator[Graph]:
+        """Graphs whose compile did not end."""
+        yield from self._without_key.values()
+        self._without_key.clear()
+
+    def _left_open(self, key: tuple[str, int]) -> Iterator[Graph]:
+        if key in self._without_key:
+            yield self._without_key.pop(key)
 
     def _inductor_graph(self, key: tuple[str, int], event: TraceEvent) -> Graph:
         # on a cache hit Inductor does not run, so no graph is current: the code itself names its direction
@@ -62,7 +88,6 @@ class Graphs:
             direction,
             code=self._post_grad.pop(key, None),
             output_code=event.payload,
-            fx_key=self._fx_key.pop(key, None),
         )
 
     def _graph(self, graph_id: str, event: TraceEvent, stage: str, direction: str | None, **texts: str | None) -> Graph:
@@ -75,13 +100,3 @@ class Graphs:
             position=self._position - 1,
             **texts,
         )
-
-
-def fx_cache_key(event: TraceEvent) -> str | None:
-    """The FX cache key in a cache event's JSON payload."""
-    import json
-
-    try:
-        return json.loads(event.payload or "{}").get("key")  # type: ignore[no-any-return]
-    except ValueError:
-        return None

@@ -14,7 +14,7 @@ from fusionscope.storage.records import IrEdge, Kernel, KernelCall
 def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) -> tuple[list[Kernel], list[KernelCall]]:
     """One kernel per name and graph, one call per wrapper line that runs one."""
     nodes_left = facts.nodes_by_call()
-    lines = _CallLines(output_code or "")
+    lines = _CallLines(output_code or "", facts.function)
     kernels: dict[str, Kernel] = {}
     calls: list[KernelCall] = []
     for line, step in plan.call_steps:
@@ -39,9 +39,9 @@ def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) ->
 class _CallLines:
     """Finds each call in the wrapper's text; calls stand there in the order of the plan."""
 
-    def __init__(self, output_code: str) -> None:
+    def __init__(self, output_code: str, function: str) -> None:
         self._lines = output_code.splitlines()
-        self._at = next((i for i, text in enumerate(self._lines) if text.lstrip().startswith("def call(")), 0)
+        self._at = next((i for i, text in enumerate(self._lines) if text.lstrip().startswith(f"def {function}(")), 0)
 
     def next(self, kernel: str) -> int | None:
         """Line number, from 1, of the next call of a kernel; None where the text shows none."""

@@ -8,8 +8,8 @@ from fusionscope.collector.ledger.graph_facts import GraphFacts
 from fusionscope.collector.observations import RealizeAsked
 from fusionscope.storage.records import RealizeDecision
 
-# torch/_inductor/ir.py, StorageBox.should_realize_on_reuse: repeated only at a price on a CPU
-_HEAVY_ON_CPU = ("exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh")
+# torch/_inductor/ir.py, StorageBox.should_realize_on_reuse: costly to repeat on a CPU (torch 2.11: the first two)
+_HEAVY_ON_CPU = ("exp", "sigmoid", "log", "log10", "log1p", "log2", "tanh")
 
 
 def realize_decisions(facts: GraphFacts) -> list[RealizeDecision]:
@@ -31,7 +31,7 @@ def _decision(asked: RealizeAsked, copies: int | None) -> RealizeDecision:
         users=asked.users,
         reads=asked.reads,
         opcount=asked.opcount,
-        threshold=asked.thresholds,
+        threshold=_limits(asked),
         realized=asked.realized,
         reason=_why_realized(asked) if asked.realized else _why_inlined(asked, copies),
         bytes=asked.bytes,
@@ -40,14 +40,20 @@ def _decision(asked: RealizeAsked, copies: int | None) -> RealizeDecision:
 
 
 def _why_realized(asked: RealizeAsked) -> str:
-    heavy = [op for op in asked.ops if op in _HEAVY_ON_CPU]
-    if asked.cpu and heavy:
-        return f"realized: {', '.join(heavy)} is too costly on a CPU to be computed in each of {asked.users} users"
-    return f"realized: {_size(asked)} pass a limit ({asked.thresholds})"
+    if asked.reads > asked.most_reads or asked.opcount > asked.most_ops:
+        return f"realized: {_size(asked)} pass a limit ({_limits(asked)})"
+    heavy = [op for op in asked.ops if asked.cpu and op in _HEAVY_ON_CPU]
+    # torch 2.14 also realizes inline assembly, and what comes close to the limit of operations where users are many
+    costly = f"{', '.join(heavy)} is" if heavy else f"{_size(asked)} are"
+    return f"realized: {costly} too costly{' on a CPU' * asked.cpu} to be computed in each of {asked.users} users"
+
+
+def _limits(asked: RealizeAsked) -> str:
+    return f"more than {asked.most_reads} reads or {asked.most_ops} operations"
 
 
 def _why_inlined(asked: RealizeAsked, copies: int | None) -> str:
-    cheap = f"{_size(asked)} stay below the limits ({asked.thresholds})"
+    cheap = f"{_size(asked)} stay below the limits ({_limits(asked)})"
     if copies is None or copies < 2:
         return f"inlined: {cheap}"
     return f"inlined: {cheap}, so it is computed again in each of {copies} scheduler nodes"

@@ -14,7 +14,7 @@ from fusionscope.collector.ledger.graph_facts import CALLS, GraphFacts
 from fusionscope.collector.observations import GraphInput, LineSeen
 from fusionscope.storage.records import Buffer, MemoryPoint
 
-_KEPT_BY_CALLER = ("primals_", "arg")
+_KEPT_BY_CALLER = ("primals_", "arg")  # as are all arguments of a subgraph
 
 
 @dataclass(slots=True)
@@ -56,6 +56,8 @@ class _Replay:
                 self._reuse(line.buffer, line.reused_as)
             case "FreeIfNotReusedLine" if line.buffer and not line.is_reused:
                 self._free(line.buffer)
+            case "MultiOutputLine" if line.buffer and line.buffer not in self._owners:
+                self._receive(line.buffer)
             case "FreeLine" if line.buffer in self._facts.inputs:
                 self._give_up(line.buffer)
             case kind if kind in CALLS:
@@ -83,6 +85,12 @@ class _Replay:
         self._owners[name] = size or 0
         self._plan.buffers[name] = self._buffer(name, size, self._step(label, name, size or 0))
 
+    def _receive(self, name: str) -> None:
+        """A result of a subgraph (cond, while_loop), which allocated it; of other calls the call itself has it."""
+        known = self._facts.buffers.get(name)
+        if known is not None and known.bytes is not None:
+            self._allocate(name, known.bytes, f"{name} comes out of {known.part_of}")
+
     def _reuse(self, old: str, new: str) -> None:
         """The memory goes on under a new name."""
         size = self._owners.pop(old, 0)
@@ -98,7 +106,8 @@ class _Replay:
             self._end(name, self._step(f"free {name}", name, -self._owners.pop(name)))
 
     def _give_up(self, name: str | None) -> None:
-        if name is None or name.startswith(_KEPT_BY_CALLER) or name not in self._owners:
+        kept = self._facts.function != "call" or (name or "").startswith(_KEPT_BY_CALLER)
+        if name is None or kept or name not in self._owners:
             return
         self._free(name)
 

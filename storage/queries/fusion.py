@@ -68,6 +68,7 @@ class Decision:
     b_groups: tuple[str, ...]
     direction: str
     verdict: str
+    reason_code: str | None  # see storage/reasons.py
     reason: str | None
     refused_by: str | None
     shared_bytes: int | None
@@ -297,8 +298,8 @@ described AS (
     FROM side LEFT JOIN grouped USING (name) LEFT JOIN computed USING (name)
 )
 SELECT round, a, b, x.ops AS a_ops, y.ops AS b_ops, x.groups AS a_groups, y.groups AS b_groups, direction, verdict,
-    reason, refused_by, shared_bytes, score_template, score_type, score_memory, score_overlap, score_proximity, rank,
-    order_taken, result, ms_before, ms_after, times_tested
+    reason_code, reason, refused_by, shared_bytes, score_template, score_type, score_memory, score_overlap,
+    score_proximity, rank, order_taken, result, ms_before, ms_after, times_tested
 FROM pair JOIN described x ON x.name = a JOIN described y ON y.name = b
 ORDER BY verdict <> 'refused', shared_bytes DESC NULLS LAST, round, order_taken, a, b
 """

@@ -25,6 +25,7 @@ class DecidedGraph:
     file: str | None
     line: int | None
     scheduler_nodes: int
+    decisions_from_run: str | None  # the run that recorded the decisions, when torch's cache had the graph
 
 
 def decided_graphs(con: DuckDBPyConnection, run_id: str) -> list[DecidedGraph]:
@@ -34,7 +35,8 @@ def decided_graphs(con: DuckDBPyConnection, run_id: str) -> list[DecidedGraph]:
 
 _DECIDED = """
 SELECT graph_id, compile_id, direction, c.function, c.file, c.line,
-    (SELECT count(*) FROM ir_nodes n WHERE n.run_id = g.run_id AND n.graph_id = g.graph_id) AS scheduler_nodes
+    (SELECT count(*) FROM ir_nodes n WHERE n.run_id = g.run_id AND n.graph_id = g.graph_id) AS scheduler_nodes,
+    c.decisions_from_run
 FROM graphs g LEFT JOIN compiles c USING (run_id, compile_id)
 WHERE run_id = $1 AND stage = 'post_grad' AND coalesce(c.phase, 'drive') = 'drive'
 ORDER BY position, graph_id
