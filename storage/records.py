@@ -418,16 +418,12 @@ class DeviceFact:
     multiprocessors: int
     warp_size: int
     warps_per_multiprocessor: int
-    blocks_per_multiprocessor: int
-    registers_per_multiprocessor: int
-    registers_per_thread: int
     shared_bytes_per_multiprocessor: int
     shared_bytes_per_block: int
     l2_bytes: int
     memory_bytes: int
     bandwidth_gbps: float  # of the memory, 10^9 bytes a second
     bf16_tflops: float  # dense, 10^12 operations a second
-    tf32_tflops: float
     fp32_tflops: float
     clock_mhz: int  # the highest
     source: str

@@ -373,12 +373,11 @@ CREATE TABLE device_facts (
     product VARCHAR,  -- as torch.cuda.get_device_name gives it
     backend VARCHAR,  -- cuda, hip
     architecture VARCHAR,  -- sm_90, gfx942
-    multiprocessors BIGINT, warp_size BIGINT, warps_per_multiprocessor BIGINT, blocks_per_multiprocessor BIGINT,
-    registers_per_multiprocessor BIGINT, registers_per_thread BIGINT,
+    multiprocessors BIGINT, warp_size BIGINT, warps_per_multiprocessor BIGINT,
     shared_bytes_per_multiprocessor BIGINT, shared_bytes_per_block BIGINT, l2_bytes BIGINT, memory_bytes BIGINT,
     bandwidth_gbps DOUBLE,  -- of the memory, 10^9 bytes a second
     bf16_tflops DOUBLE,  -- dense, 10^12 operations a second
-    tf32_tflops DOUBLE, fp32_tflops DOUBLE,
+    fp32_tflops DOUBLE,
     clock_mhz BIGINT,  -- the highest
     source VARCHAR
 );
