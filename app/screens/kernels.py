@@ -97,7 +97,7 @@ def line(row: KernelRow, total: float, several: bool, gpu: bool) -> dict[str, ob
             "spills": row.spill_bytes,
             "occupancy": row.occupancy,
             "limited by": row.occupancy_limit,
-            "configurations": row.configs if row.decided is not False else f"{row.configs}, undecided",
+            "configurations": row.configs and f"{row.configs}{'' if row.decided else ', undecided'}",
         }
     return shown
 
@@ -143,6 +143,7 @@ def details(run: RunSummary, row: KernelRow) -> None:
 
 def configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
     """Every configuration that the kernel was compiled in, with what it takes of a multiprocessor."""
+    timed = any(config.time_us is not None for config in configs)
     rows = [
         {
             "configuration": config.config,
@@ -154,7 +155,7 @@ def configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
             "shared": config.shared_bytes,
             "occupancy": config.occupancy,
             "limited by": config.occupancy_limit,
-            "time": config.time_us,
+            **({"time": config.time_us} if timed else {}),
             "origin": ORIGINS.get(config.origin, config.origin),
         }
         for config in configs
@@ -167,7 +168,7 @@ def configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
         "configurations",
     )
     if any(config.chosen is None for config in configs):
-        style.not_recorded(data.why_missing(run, "autotune"), "autotune")
+        style.note(f"Undecided: {data.why_missing(run, 'autotune')}", "autotune")
 
 
 def machine_code(texts: list[KernelCode]) -> None:
