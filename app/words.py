@@ -100,11 +100,12 @@ def compiled_work(run: RunSummary, compiles: Sequence[Compile]) -> str:
     """What was compiled, in one sentence."""
     own = [c for c in compiles if c.phase == "drive"]
     done = [c for c in own if c.outcome == "compiled"]
+    failed = sum(c.outcome == "failed" for c in own)
     if not done:
         return f"None of {style.plural(len(own), 'frame')} was compiled"
     made = f"{style.plural(len(done), 'compilation')} made {style.plural(run.graphs, 'Inductor graph')}"
     calls = "" if run.kernel_calls is None else f" with {style.plural(run.kernel_calls, 'kernel call')}"
-    known = [(run.breaks, "graph break"), (run.recompiles, "recompile")]
+    known = [(failed or None, "failed compilation"), (run.breaks, "graph break"), (run.recompiles, "recompile")]
     troubles = [f", {style.plural(count, noun)}" for count, noun in known if count is not None]
     return f"{made}{calls}{''.join(troubles)}"
 

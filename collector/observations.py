@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+LIBRARY_CALLS = (  # lines of the wrapper that call a library (torch/_inductor/codegen/wrapper.py)
+    "ExternKernelOutLine",
+    "ExternKernelAllocLine",
+    "ExternKernelMultiOutLine",
+    "ScatterFallbackLine",
+    "IndexPutFallbackLine",
+)
 COMPILE_ENDS = ("compilation_metrics", "bwd_compilation_metrics")  # trace events that a compile ends with
 
 

@@ -16,13 +16,19 @@ _GLOBAL_ROOT = re.compile(r"^G\['(\w+)'\]")  # a module that the compiled functi
 
 
 def size_hint(expression: Any) -> int | None:
-    """An integer for a size expression: itself, or the hint that torch compiles dynamic shapes with."""
+    """An integer for a size expression: itself, or the hint that torch compiles dynamic shapes with.
+
+    None where it depends on data (an unbacked symbol): torch then reckons with a made-up number.
+    """
     from torch._inductor.virtualized import V
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     if isinstance(expression, int):
         return expression
     if getattr(expression, "is_Integer", False):
         return int(expression)
+    if free_unbacked_symbols(expression):
+        return None
     sizes: Any = V.graph.sizevars
     # sizevars.size_hint was replaced by optimization_hint in torch 2.13
     hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint
@@ -92,9 +98,11 @@ def _position(fx_node: Any) -> Any:
 
 
 def dependency_bytes(dependencies: Any) -> int | None:
-    """Bytes that a set of memory dependencies touches, each buffer once; None when one of them has no size."""
+    """Bytes that a set of memory dependencies touches, each buffer once; None when one of them depends on data."""
     from torch._inductor.virtualized import V
 
+    if any(dep.has_unbacked_symbols() for dep in dependencies):
+        return None
     sizes = {dep.name: int(V.graph.get_dep_size_hint(dep)) for dep in dependencies}
     return sum(sizes.values())
 

@@ -18,7 +18,7 @@ from fusionscope.collector.hook import Emit, Hook
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.ledger import Ledger
 from fusionscope.collector.observations import COMPILE_ENDS, TraceEvent
-from fusionscope.collector.signals import Terminated, sigterm_unwinds
+from fusionscope.collector.signals import Terminated, ctrl_c_waits, sigterm_unwinds
 from fusionscope.collector.torch_facts import outside_supported_range
 from fusionscope.storage.database import StorageError
 from fusionscope.storage.library import Library, default_address
@@ -154,14 +154,14 @@ class Recording:
         self.close()
 
     def _statuses(self) -> list[HookStatus]:
-        elsewhere = self._other_backends()
+        elsewhere = None if self._ledger.texts.compiled else self._other_backends()
         statuses = [emit.status() for emit in self._emits] + self._unavailable
         if self._own.lost:
             statuses.append(self._own.status())
         return [_explained(status, elsewhere) for status in statuses]
 
     def _other_backends(self) -> str | None:
-        others = sorted({name for name in self._ledger.backends.values() if name != "inductor"})
+        others = self._ledger.backends_without_inductor()
         return f"not recorded: backend {', '.join(others)}" if others else None
 
     def _final_run(self) -> Run:
@@ -243,7 +243,7 @@ def record(
     _warn_of_version(run.torch_version or "")
     with sigterm_unwinds():
         try:
-            with _cache_policy(keep_caches), recording._hooks(hooks):
+            with _cache_policy(keep_caches), _out_of_dynamos_sight(), recording._hooks(hooks):
                 yield recording
         except StopRecording as stop:
             recording.partial(str(stop))
@@ -268,9 +268,10 @@ def _finish(recording: Recording, import_on_exit: bool) -> None:
     if not recording._own.open:
         return
     try:
-        recording._publish()
-        if import_on_exit:
-            Library(recording.store).import_inbox()
+        with ctrl_c_waits():
+            recording._publish()
+            if import_on_exit:
+                Library(recording.store).import_inbox()
     except StorageError as error:
         _say(f"the run could not be published: {error} What was recorded stays in {recording.store / 'inbox'}.")
         recording.close()
@@ -296,12 +297,35 @@ def _say(text: str) -> None:
 
 
 @contextmanager
+def _out_of_dynamos_sight() -> Iterator[None]:
+    """Keep Dynamo from compiling our own frames, which it meets where compiled autograd runs inside a step."""
+    from torch._dynamo import trace_rules
+
+    before = list(trace_rules.SKIP_DIRS)
+    trace_rules.add("fusionscope.collector")
+    try:
+        yield
+    finally:
+        trace_rules.SKIP_DIRS[:] = before
+        trace_rules._recompile_re()
+
+
+@contextmanager
 def _cache_policy(keep_caches: bool) -> Iterator[None]:
-    """Without the FX graph cache the scheduler always runs; kernels stay cached (torch/_inductor/codecache.py)."""
-    from torch._inductor import config
+    """Without the FX graph cache the scheduler always runs; kernels stay cached (torch/_inductor/codecache.py).
+
+    From torch 2.13 on a setting holds only in the thread that made it; what stands for an environment variable holds
+    in all, the one that compiles a backward included (torch/utils/_config_module.py).
+    """
+    import torch._inductor.config
 
     if keep_caches:
         yield
         return
-    with config.patch(fx_graph_cache=False):
+    settings: Any = torch._inductor.config
+    cache = settings._config["fx_graph_cache"]
+    before, cache.env_value_force = cache.env_value_force, False
+    try:
         yield
+    finally:
+        cache.env_value_force = before

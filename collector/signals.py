@@ -1,4 +1,4 @@
-"""SIGTERM unwinds the stack as Ctrl-C does, so that a recording is published; then the process ends by the signal."""
+"""SIGTERM unwinds the stack as Ctrl-C does, so that a recording is published; publishing itself is not interrupted."""
 
 from __future__ import annotations
 
@@ -39,6 +39,27 @@ def sigterm_unwinds() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             if arrived:
                 _end_by_sigterm()
+
+
+@contextmanager
+def ctrl_c_waits() -> Iterator[None]:
+    """Publishing takes a moment: an impatient second Ctrl-C comes into effect after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = False
+
+    def note(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _end_by_sigterm() -> None:

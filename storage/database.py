@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -79,13 +81,29 @@ def open_for_writing(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[
     """Open the library at `path` alone, made or upgraded to this version; raises a StorageError."""
     with writable(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _sole_writer(path, timeout_s), closing(_connect(path, read_only=False, timeout_s=timeout_s)) as con:
+    with _sole_writer(path, timeout_s):
+        if not path.exists():
+            _make(path)
+        with closing(_connect(path, read_only=False, timeout_s=timeout_s)) as con:
+            try:
+                if _checked_version(con, path) < schema.VERSION:
+                    schema.upgrade(con)
+                yield con
+            except duckdb.IOException as error:
+                raise _explained(path, error) from error
+
+
+def _make(path: Path) -> None:
+    """An empty library, made aside: a disk that is full must not leave half of one behind."""
+    with tempfile.TemporaryDirectory(prefix=".library-", dir=path.parent) as aside:
+        made = Path(aside) / path.name
         try:
-            if _checked_version(con, path) < schema.VERSION:
+            with closing(duckdb.connect(str(made), config=_WRITING)) as con:
                 schema.upgrade(con)
-            yield con
-        except duckdb.IOException as error:
+        except duckdb.Error as error:
             raise _explained(path, error) from error
+        with writable(path), suppress(FileExistsError):  # another process was first
+            os.link(made, path)
 
 
 @contextmanager
@@ -132,12 +150,19 @@ def _bring_up_to_date(path: Path, timeout_s: float) -> None:
         pass
 
 
+def require_possible(path: Path) -> None:
+    """Raise StorageError for a path that DuckDB cannot open: it cuts the name of its log at a question mark."""
+    if "?" in str(path):
+        raise StorageError(f"{path} cannot be a store: DuckDB opens no path that has a question mark in it.")
+
+
 def _connect(path: Path, *, read_only: bool, timeout_s: float) -> duckdb.DuckDBPyConnection:
+    require_possible(path)
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             return duckdb.connect(str(path), read_only=read_only, config=_READING if read_only else _WRITING)
-        except (duckdb.IOException, duckdb.ConnectionException) as error:
+        except duckdb.Error as error:
             if not _is_lock(error):
                 raise _explained(path, error) from error
             if time.monotonic() > deadline:

@@ -92,11 +92,11 @@ class Library:
 
     def import_path(self, path: str | Path) -> str:
         """Take the bundle at `path`, a directory or an exported file, into the library; returns its run id."""
-        path = Path(path)
+        path = Path(path).resolve()  # messages name it by its last part
         with tempfile.TemporaryDirectory(prefix="fusionscope-") as scratch:
             folder = path
             if not path.is_dir():
-                folder = Path(scratch) / "bundle"
+                folder = Path(scratch) / path.name
                 bundle.unpack(path, folder)
             with self._sole_importer(wait=True):
                 return self._import(folder)

@@ -56,8 +56,8 @@ class PassChange:
     graph_id: str  # of the stage that the pass belongs to
     pass_name: str
     pattern: str | None = None  # None: the pass as a whole
-    outcome: str  # applied, near_miss (nearly matched)
-    reason: str | None = None  # of a near miss
+    outcome: str  # applied, near_miss (nearly matched), vanished (asked for and gone)
+    reason: str | None = None  # of what is not applied
     count: int = 1  # how often a pattern was applied, or nearly
     nodes_added: int | None = None  # by a pass as a whole
     nodes_removed: int | None = None  # by a pass as a whole; of a pattern: nodes matched

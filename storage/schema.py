@@ -337,8 +337,8 @@ CREATE TABLE pass_changes (
     graph_id VARCHAR,  -- of the stage that the pass belongs to
     pass_name VARCHAR,
     pattern VARCHAR,  -- NULL: the pass as a whole
-    outcome VARCHAR,  -- applied, near_miss (nearly matched)
-    reason VARCHAR,  -- of a near miss
+    outcome VARCHAR,  -- applied, near_miss (nearly matched), vanished (asked for and gone)
+    reason VARCHAR,  -- of what is not applied
     count BIGINT,  -- how often a pattern was applied, or nearly
     nodes_added BIGINT,  -- by a pass as a whole
     nodes_removed BIGINT,  -- by a pass as a whole; of a pattern: nodes matched

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fusionscope.storage import bundle
-from fusionscope.storage.database import StorageError, writable
+from fusionscope.storage.database import StorageError, require_possible, writable
 from fusionscope.storage.records import TABLE_OF, TABLES, Run
 
 RECORDING = ".recording-"
@@ -37,6 +37,7 @@ class Spool:
         """Begin a run in `store`. Until it is published it stands there as partial. Raises StorageError."""
         if not bundle.is_run_id(run.run_id):
             raise StorageError(f"{run.run_id!r:.80} is no run id: letters, digits, '-' and '_' only.")
+        require_possible(store)
         inbox = store / "inbox"
         with writable(store):
             inbox.mkdir(parents=True, exist_ok=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import duckdb
 
 Query = Callable[[duckdb.DuckDBPyConnection, str], Any]
 
-LISTED = ("note", "compiled_over_eager", "us_eager", "us_compiled", "fuse_attention_control")  # not compared
+LISTED = ("note", "compiled_over_eager", "fuse_attention_control")  # not compared
 _SUFFIXES = ("_contains", "_min", "_max")
-_DRIVEN = "graph_id IN (SELECT graph_id FROM graphs JOIN compiles USING (run_id, compile_id) WHERE phase = 'drive')"
+_DRIVEN = (
+    "graph_id IN (SELECT graph_id FROM graphs JOIN compiles USING (run_id, compile_id) "
+    "WHERE run_id = $run AND phase = 'drive')"
+)
 
 
 def base_of(key: str) -> tuple[str, str]:
@@ -21,9 +24,10 @@ def base_of(key: str) -> tuple[str, str]:
     return key.removesuffix(suffix), suffix
 
 
-def is_listed(key: str) -> bool:
-    """Whether a key is prose, comes from `extra()`, or is a time: listed, not compared."""
-    return base_of(key)[0] in LISTED
+def is_listed(key: str, extra: Collection[str]) -> bool:
+    """Whether a key is prose, a time, or one that only the case's own `extra()` computes: listed, not compared."""
+    name = base_of(key)[0]
+    return name.startswith(LISTED) or (name in extra and name not in KEYS)
 
 
 def complaint(key: str, expected: Any, got: Any) -> str | None:
@@ -100,9 +104,13 @@ def rows(sql: str) -> Query:
 def counter(name: str) -> Query:
     """A counter of torch; one that did not grow is zero, where the hook that reads it was at work."""
     hook = "counters" if name == "fuse_attention" else "inductor_metrics"
+    grown = (
+        f"SELECT coalesce(sum(value), 0)::BIGINT FROM counters "
+        f"WHERE run_id = $run AND name = '{name}' AND (graph_id IS NULL OR {_DRIVEN})"
+    )
     return one(
-        f"SELECT CASE WHEN state = 'recorded' THEN (SELECT coalesce(sum(value), 0)::BIGINT FROM counters "
-        f"WHERE run_id = $run AND name = '{name}') END FROM hook_status WHERE run_id = $run AND hook = '{hook}'"
+        f"SELECT CASE WHEN state = 'recorded' THEN ({grown}) END FROM hook_status "
+        f"WHERE run_id = $run AND hook = '{hook}'"
     )
 
 

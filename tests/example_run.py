@@ -92,6 +92,7 @@ def example_run(run_id: str, name: str = "mlp", **changed: Any) -> r.Run:
 def example_records() -> Iterator[Any]:
     """Every record of the example but its run."""
     yield from _compiling()
+    yield from _passes()
     yield from inductor_graph("0/0", batch=64, position=0)
     yield from inductor_graph("0/1", batch=32, position=1)
     yield from _measured()
@@ -153,6 +154,7 @@ def _compiling() -> Iterator[Any]:
         reason="Dynamo does not know how to trace builtin operator `print`",
         hint="Move the print out of the compiled function.",
         executions=2,
+        context="Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):",
     )
     guard = "tensor 'x' size mismatch at index 0. expected 64, actual 32"
     yield r.Recompile(
@@ -174,6 +176,35 @@ def _compiling() -> Iterator[Any]:
         "pattern_matcher_count": 3,
     }.items():
         yield r.Counter(name=name, value=value)
+
+
+def _passes() -> Iterator[Any]:
+    yield r.Symbol(compile_id="0/1", symbol="s77", source="L['x'].size()[0]", hint="32", range="[2, int_oo]")
+    yield r.SideEffect(
+        compile_id="0/0", kind="Mutating object of type list", target="L['self'].seen", file=SOURCE, line=20
+    )
+    yield r.PartitionChoice(
+        graph_id="0/0.joint",
+        node="primals_1",
+        saved=True,
+        recomputed=False,
+        banned=True,
+        is_input=True,
+        bytes=64 * HIDDEN * 4,
+        budget=1.0,
+        reason="primal input",
+    )
+    yield r.PassChange(
+        graph_id="0/0.joint",
+        pass_name="pass_pattern_0",
+        pattern="_sfdp_pattern_1_inference",
+        outcome="near_miss",
+        reason="it would match, but the value of aten.div.Tensor is also used elsewhere",
+    )
+    yield r.PerfHint(compile_id="0/0", graph_id="0/0.inference", text="Skip comprehensive padding on CPU")
+    yield r.CudagraphEvent(
+        compile_id="0/0", event="skipped", reason="skipping cudagraphs due to cpu device (x)", file=SOURCE, line=14
+    )
 
 
 def _phases(compile_id: str, start: float, seconds: tuple[float, ...]) -> Iterator[r.CompilePhase]:

@@ -13,10 +13,10 @@ from models import everything, everything_inputs
 
 from fusionscope.collector import record, recorder
 from fusionscope.collector.hook import Emit, located, missing, patched
-from fusionscope.collector.hooks import HOOKS
+from fusionscope.collector.hooks import HOOKS, compiled_calls
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.records import HookStatus, Run
+from fusionscope.storage.records import GraphBreak, HookStatus, Run
 
 NEED_CUDA = ("cudagraph_skips", "kernel_configs")  # nothing to see elsewhere
 NAMES = [hook.NAME for hook in HOOKS if hook.NAME not in NEED_CUDA]
@@ -133,6 +133,21 @@ def test_a_backend_that_is_not_inductor_is_said(tmp_path: Path) -> None:
     assert (status.state, status.reason) == ("unavailable", "not recorded: backend eager")
     run = the_run(tmp_path, recording.run_id)
     assert (run.status, run.status_reason) == ("partial", "not recorded: backend eager")
+
+
+def test_compiled_autograd_meets_no_frame_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "compiled_autograd", True)
+    layer = torch.nn.Linear(4, 4)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = layer(x).relu().sum()
+        loss.backward()
+        return loss
+
+    with record("compiled autograd", store=tmp_path, hooks=[*HOOKS, compiled_calls.CompiledCalls()]) as recording:
+        torch.compile(step)(torch.ones(2, 4))
+    sites = Library(tmp_path).ask(records_of, GraphBreak, recording.run_id)
+    assert [Path(site.file or "").name for site in sites] == ["test_hooks.py"]
 
 
 class _Target:

@@ -217,6 +217,20 @@ def test_a_call_points_at_its_line_of_the_output_code(run: str, request: pytest.
         assert names[call.kernel_id] in code[call.graph_id][call.line - 1]
 
 
+def test_a_library_call_that_updates_in_place_is_a_call(store: Path) -> None:
+    pool = torch.nn.MaxPool2d(3, 2)
+
+    def drive() -> None:
+        torch.compile(lambda x: pool(torch.relu(x)).sum())(torch.randn(2, 4, 9, 9, requires_grad=True)).backward()
+
+    seen = recorded(store, drive)
+    names = {kernel.kernel_id: kernel.name for kernel in seen.of(records.Kernel, "0/0.backward")}
+    calls = [names[call.kernel_id] for call in seen.of(records.KernelCall, "0/0.backward")]
+    (graph,) = (g for g in seen.all(records.Graph) if g.graph_id == "0/0.backward")
+    assert calls.count("aten.scatter_reduce_.two") == (graph.output_code or "").count("aten.scatter_reduce_.two(")
+    assert "aten.scatter_reduce_.two" in calls
+
+
 def test_generated_kernels_carry_their_source_and_what_they_move(mlp: Recorded) -> None:
     kernels = {kernel.name: kernel for kernel in mlp.of(records.Kernel, INFERENCE)}
     relu = kernels["cpp_fused_relu_0"]

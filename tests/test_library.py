@@ -17,7 +17,7 @@ from example_run import EXAMPLE_ID, PARTLY_ID, example_run, publish_example
 
 from fusionscope.storage import schema
 from fusionscope.storage.bundle import BadBundle
-from fusionscope.storage.database import NewerVersion, NotWritable, open_for_writing
+from fusionscope.storage.database import NewerVersion, NotWritable, StorageError, open_for_writing
 from fusionscope.storage.library import Library, RunNotFound, default_address
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import TABLES, Counter, Kernel, KernelCall, Run
@@ -302,3 +302,22 @@ def test_the_default_store_comes_from_the_environment(monkeypatch: pytest.Monkey
     assert default_address() == Path("fusionscope-store")
     monkeypatch.setenv("FUSIONSCOPE_STORE", "/data/runs")
     assert default_address() == Path("/data/runs")
+
+
+def test_a_path_that_duckdb_cannot_open_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="question mark"):
+        publish_example(tmp_path / "a?b")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_leaves_no_half_made_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_con: object) -> None:
+        raise duckdb.IOException("No space left on device")
+
+    with monkeypatch.context() as context:
+        context.setattr("fusionscope.storage.schema.upgrade", full)
+        with pytest.raises(StorageError, match="No space left"):
+            Library(tmp_path).ask(lambda con: None)
+    assert not (tmp_path / "library.duckdb").exists()
+    assert publish_example(tmp_path) == EXAMPLE_ID
+    assert Library(tmp_path).find(EXAMPLE_ID) == EXAMPLE_ID

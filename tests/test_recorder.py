@@ -217,3 +217,15 @@ def test_two_models_compiled_at_once_in_two_threads_are_kept_apart(tmp_path: Pat
     first, second = ([g.members for g in groups if g.graph_id == graph.graph_id] for graph in graphs)
     assert first == second
     assert first
+
+
+def test_the_graph_cache_is_off_in_every_thread_and_comes_back(tmp_path: Path) -> None:
+    seen: list[bool] = []
+    before = torch._inductor.config.fx_graph_cache
+    with record("cache", store=tmp_path, strict=True):
+        thread = threading.Thread(target=lambda: seen.append(torch._inductor.config.fx_graph_cache))
+        thread.start()
+        thread.join()
+        seen.append(torch._inductor.config.fx_graph_cache)
+    assert seen == [False, False]
+    assert torch._inductor.config.fx_graph_cache == before

@@ -7,6 +7,7 @@ import streamlit as st
 from fusionscope.app import data, style
 from fusionscope.app.figures.phases import icicle_figure, stages_figure
 from fusionscope.app.screens._absence import absence
+from fusionscope.app.screens._early_decisions import early_decisions
 from fusionscope.app.table import table
 from fusionscope.app.words import compiled_work
 from fusionscope.storage.queries import compile, overview
@@ -203,13 +204,19 @@ style.section(f"Graph breaks: {len(breaks)}", "breaks")
 if breaks:
     breaks_table(breaks)
 else:
-    absence(run, TRACE, "Dynamo traced every frame to its end.", "no-breaks")
+    whole = all(c.outcome == "compiled" for c in compiles)
+    told = "Dynamo traced every frame to its end." if whole else "Dynamo broke no graph; the frames above tell more."
+    absence(run, TRACE, told, "no-breaks")
 recompiles = data.ask(compile.recompiles, run.run_id)
-style.section(f"Recompiles: {len(recompiles)}", "recompiles")
+again = {r.compile_id for r in recompiles if r.outcome == "done"}
+style.section(f"Recompiles: {len(again)}", "recompiles")
 if recompiles:
     recompiles_table(recompiles)
 else:
     absence(run, TRACE, "No guard failed: nothing was compiled twice.", "no-recompiles")
+
+style.section("Before and beside lowering", "early")
+early_decisions(run)
 
 style.section("Raw facts", "raw")
 guards = data.ask(compile.guards, run.run_id)

@@ -116,7 +116,7 @@ style.heading("Overview", style.about(run))
 if run.status != "complete":
     reason = run.status_reason or "no reason was recorded"
     verb = "failed" if run.status == "failed" else f"is {run.status}"
-    style.notice(f"This run {verb}: {reason.rstrip('.')}. What follows was recorded until then.", "status")
+    style.notice(f"This run {verb}: {reason.rstrip('.')}. What follows is what was recorded.", "status")
 style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fusionscope.storage.database import Locked, writable
+from fusionscope.storage.database import Locked, NotWritable, writable
 from fusionscope.storage.library import Library, default_address
 
 DONE, CHECK_FAILED, BAD_INPUT, MODEL_FAILED = range(4)  # exit codes
@@ -98,8 +98,9 @@ def opened(store: Path | None) -> Library:
     library = Library(store or default_address())
     if not library.store.is_dir():
         raise CommandError(f"there is no library at {library.store}: `fusionscope record mlp_parameters` makes one")
-    for name, sentence in library.import_inbox().rejected:
-        say(f"{name} was not imported: {sentence}")
+    with suppress(NotWritable):  # a library on a read-only disk can be read as it is
+        for name, sentence in library.import_inbox().rejected:
+            say(f"{name} was not imported: {sentence}")
     return library
 
 

@@ -89,7 +89,7 @@ def _headline(run: RunSummary) -> str:
     facts = {
         "run": f"{run.run_id} ({run.name}), {run.created_at:%Y-%m-%d %H:%M} UTC",
         "status": run.status + (f": {run.status_reason}" if run.status_reason else ""),
-        "device": f"{run.device}, torch {run.torch_version}",
+        "device": f"{run.device or 'device unknown'}, torch {run.torch_version}",
         "speed-up": (ratio(run.speed_up) or "not measured") + (" (within noise)" if run.within_noise else ""),
         "kernels": kernels or "not measured",
         "peak": peak or "not measured",

@@ -124,8 +124,6 @@ def _reasons(graph: Any) -> dict[str, str]:
 
 
 def _choices(graph: Any, info: Any, saved: Any, budget: float, here: _Partition) -> Iterator[PartitionChoice]:
-    from torch._functorch.partitioners import _size_of
-
     kept, inputs = {node.name for node in saved}, {node.name for node in info.inputs}
     for node in graph.nodes:
         if (info.is_required_fw(node) or node.name in kept) and reading.holds_tensors(node):
@@ -136,7 +134,7 @@ def _choices(graph: Any, info: Any, saved: Any, budget: float, here: _Partition)
                 recomputed=False,
                 banned=node.name in here.banned,
                 is_input=node.name in inputs,
-                bytes=int(_size_of(node)),
+                bytes=_bytes(node),
                 budget=float(budget),
                 reason=here.reasons.get(node.name) if node.name in here.banned else None,
             )
@@ -172,5 +170,7 @@ def _graph(graph_id: str, module: Any, recomputed: frozenset[str]) -> Iterator[G
 
 def _bytes(node: Any) -> int | None:
     from torch._functorch.partitioners import _size_of
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    return int(_size_of(node)) if reading.holds_tensors(node) else None
+    known = reading.holds_tensors(node) and not free_unbacked_symbols(node.meta["val"])
+    return int(_size_of(node)) if known else None

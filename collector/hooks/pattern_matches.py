@@ -27,6 +27,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_APPLIES, ("match", "node")),
 }
 
+_OTHER_USERS = "multiple_users"  # how torch begins the reason of a failed match
 REFUSED = "it matched, but its own check refused it, or a mutation lies in between"
 OTHER_USERS = "it would match, but the value of {} is also used elsewhere"
 
@@ -101,7 +102,7 @@ def install(emit: Emit) -> Iterator[None]:
     def wrap_match(original: Callable[..., Any]) -> Callable[..., Any]:
         def match(pattern: Any, node: Any) -> Any:
             found = original(pattern, node)
-            if here.passes:
+            if here.passes and (found or getattr(found, "format_string", "").startswith(_OTHER_USERS)):
                 with emit.guarded():
                     _tried(here.passes[-1], pattern, node, found)
             return found
@@ -154,7 +155,7 @@ def _tried(at_work: _Pass, pattern: Any, node: Any, found: Any) -> None:
 
 def _held_back(pattern: Any, failed: Any) -> str | None:
     """The operation inside the pattern that may have one user and has more; at the root nothing matched yet."""
-    inner = next(iter(failed.args), None) if failed.format_string.startswith("multiple_users") else None
+    inner = next(iter(failed.args), None)
     return str(inner.fns_repr()) if inner is not None and inner is not pattern and inner.users == 1 else None
 
 

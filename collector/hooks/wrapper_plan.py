@@ -12,7 +12,7 @@ from typing import Any
 
 from fusionscope.collector import reading, whereabouts
 from fusionscope.collector.hook import Emit, patched, unmet
-from fusionscope.collector.observations import LineSeen, WrapperPlanned
+from fusionscope.collector.observations import LIBRARY_CALLS, LineSeen, WrapperPlanned
 
 NAME = "wrapper_plan"
 RECORDS = (WrapperPlanned,)
@@ -72,14 +72,14 @@ def _name(node: Any) -> str | None:
 
 
 def _extern_kernel(kind: str, node: Any) -> str | None:
-    return str(node.get_kernel_name()) if kind.startswith("ExternKernel") else None
+    return str(node.get_kernel_name()) if kind in LIBRARY_CALLS else None
 
 
 def _arguments(line: Any, node: Any) -> tuple[str, ...]:
     """Names that a call is handed: a generated kernel's arguments, a library kernel's reads."""
     if hasattr(line, "call_args"):
         return tuple(str(argument) for argument in line.call_args)
-    if type(line).__name__.startswith("ExternKernel"):
+    if type(line).__name__ in LIBRARY_CALLS:
         return tuple(sorted(dependency.name for dependency in node.get_reads()))
     return ()
 

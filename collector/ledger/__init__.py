@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fusionscope.collector.ledger import caches, side_effects
+from fusionscope.collector.ledger.attention import Attention
 from fusionscope.collector.ledger.compiles import Compiles
 from fusionscope.collector.ledger.cudagraphs import Recordings
 from fusionscope.collector.ledger.fusion import FusionLedger
@@ -18,6 +19,7 @@ from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
 from fusionscope.collector.ledger.symbols import Symbols
+from fusionscope.collector.ledger.untested import untested_pairs
 from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
 from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
 
@@ -42,9 +44,15 @@ class Ledger:
             self._symbols.take,
             Phases(began).take,
             Recordings().take,
+            Attention().take,
             caches.take,
             side_effects.take,
         )
+
+    def backends_without_inductor(self) -> list[str]:
+        """Names of the backends that took a graph which never reached Inductor."""
+        compiled = self.texts.compiled
+        return sorted({name for compile_id, name in self.backends.items() if compile_id not in compiled})
 
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
@@ -62,10 +70,10 @@ class Ledger:
         events, self._events = self._events, []
         records, self._ready = self._ready, []
         done = {event.graph_id: event.payload for event in events if event.kind == "inductor_output_code"}
-        complete = {g: seen for g, seen in self._graphs.items() if final or root_of(g) in done}
+        # another thread may begin a graph at any moment
+        complete = {g: self._graphs.pop(g) for g in list(self._graphs) if final or root_of(g) in done}
         defined = _kernels_defined(complete)
         for graph_id, observations in complete.items():
-            del self._graphs[graph_id]
             facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
             records += _fold_graph(facts, observations, done.get(root_of(graph_id)))
         records += [record for event in events for take in self._takers for record in take(event)]
@@ -86,11 +94,13 @@ def _kernels_defined(graphs: Mapping[str, list[object]]) -> dict[str, dict[str, 
 def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str | None) -> list[Any]:
     plan = carry_out(facts)
     kernels, calls = kernels_and_calls(facts, plan, output_code)
+    decisions = FusionLedger(facts.graph_id).replay(observations)
     return [
         *facts.nodes.values(),
         *edges_with_memory(facts, plan),
         *facts.groups,
-        *FusionLedger(facts.graph_id).replay(observations),
+        *decisions,
+        *untested_pairs(facts, decisions),
         *realize_decisions(facts),
         *plan.points,
         *plan.buffers.values(),

@@ -16,6 +16,7 @@ _USER_CODE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)
 _KIND = re.compile(r"^(?P<kind>\S.*)\n  Explanation: ", re.M)  # the line above the explanation is Dynamo's gb_type
 _EXPLANATION = re.compile(r"^  Explanation: (.+?)(?=\n  Hint: |\n\n  Developer|\nUser code traceback|\Z)", re.M | re.S)
 _REASON_PREFIX = "Graph Break Reason: "
+_SKIPPED = "Skipping the function and falling back to eager"
 _DEVELOPER = "  Developer debug context: "
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+$")
 _RECOMPILE = re.compile(r"(?P<previous>\S+?): (?P<guard>.*)", re.S)
@@ -36,6 +37,7 @@ class Compiles:
         self._recompile_of: dict[str, str] = {}
         self._asked: list[tuple[TraceEvent, Recompile]] = []  # recompiles whose outcome is not known yet
         self._break_sites: set[tuple[str | None, int | None, str]] = set()
+        self._given_up: dict[str, str] = {}  # compile → the break for which Dynamo gave the frame up
 
     def take(self, event: TraceEvent) -> Iterator[Any]:
         """Records that this event completes."""
@@ -103,6 +105,8 @@ class Compiles:
         failure = metrics.get("fail_type")
         if failure and "RecompileLimitExceeded" in failure:
             return "limit", metrics.get("fail_reason")
+        if failure and event.compile_id in self._given_up:
+            return "skipped", f"{self._given_up[event.compile_id]}: Dynamo left the frame to Python"
         if failure:
             return "failed", f"{failure}: {metrics.get('fail_reason')}"
         if event.compile_id in self._with_graph:
@@ -111,20 +115,22 @@ class Compiles:
 
     def _graph_break(self, event: TraceEvent) -> Iterator[GraphBreak]:
         text = (event.payload or "").split("\nTraceback (most recent call last)")[0]
-        site, kind = _USER_CODE.search(text), _break_kind(text)
+        site, kinds = _USER_CODE.search(text), _break_kinds(text)
         file, line = (site["file"], int(site["line"])) if site else (None, None)
-        if (file, line, kind) in self._break_sites:
+        if _SKIPPED in text:
+            self._given_up[event.compile_id or ""] = kinds[-1]
+        if (file, line, kinds[-1]) in self._break_sites:
             return  # every attempt and every recompile tells it again
-        self._break_sites.add((file, line, kind))
+        self._break_sites.add((file, line, kinds[-1]))
         hints = [part.strip() for part in re.findall(r"^  Hint: (.+)$", text, re.M)]
         yield GraphBreak(
             compile_id=event.compile_id or "",
             file=file,
             line=line,
-            kind=kind,
+            kind=kinds[0],
             reason=_explanation(text),
             hint="\n".join(hints) or None,
-            context="\n".join(_context(text, kind)) or None,
+            context="\n".join(_context(text, kinds[0])) or None,
         )
 
     def _recompiles(self, event: TraceEvent) -> None:
@@ -155,11 +161,12 @@ def _in_epoch(torch_id: str, epoch: int) -> str:
     return f"{torch_id}@{epoch}" if epoch else torch_id
 
 
-def _break_kind(text: str) -> str:
-    if match := _KIND.search(text):
-        return match["kind"].removeprefix(_REASON_PREFIX)
+def _break_kinds(text: str) -> list[str]:
+    """The break, and what handling it led to: in a loop, Dynamo cannot go on after it. The last one is torch's own."""
+    if kinds := [match["kind"].removeprefix(_REASON_PREFIX) for match in _KIND.finditer(text)]:
+        return kinds
     reason = next((line for line in text.splitlines() if line.startswith(_REASON_PREFIX)), None)
-    return reason.removeprefix(_REASON_PREFIX) if reason else (text.strip().splitlines() or ["unnamed"])[0]
+    return [reason.removeprefix(_REASON_PREFIX) if reason else (text.strip().splitlines() or ["unnamed"])[0]]
 
 
 def _explanation(text: str) -> str | None:

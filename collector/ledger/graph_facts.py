@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
 from fusionscope.collector.observations import (
+    LIBRARY_CALLS,
     GraphInput,
     GraphOutputs,
     KernelDefined,
@@ -27,8 +29,9 @@ def root_of(graph_id: str) -> str:
     return ".".join(graph_id.split(".")[:2])
 
 
-# wrapper lines that run something (torch/_inductor/codegen/wrapper.py)
-CALLS = ("KernelCallLine", "ExternKernelOutLine", "ExternKernelAllocLine", "ExternKernelMultiOutLine")
+CALLS = ("KernelCallLine", *LIBRARY_CALLS)
+TEXT_CALL = re.compile(r"(?P<kernel>(?:aten|torch\.ops|extern_kernels)\.[\w.]+)\((?P<arguments>.*)")
+BUFFER = re.compile(r"\b(?:buf|arg|primals_|tangents_)\d+(?:_\d+)?\b")
 
 
 class GraphFacts:
@@ -51,7 +54,7 @@ class GraphFacts:
         self.written = _only(seen, KernelWritten)
         self.realized = _only(seen, RealizeAsked)
         plans = _only(seen, WrapperPlanned)  # a partitioned graph has one wrapper per partition
-        self.lines: tuple[LineSeen, ...] = tuple(line for plan in plans for line in plan.lines)
+        self.lines: tuple[LineSeen, ...] = tuple(_as_call(line) for plan in plans for line in plan.lines)
         self.in_place = frozenset(name for plan in plans for name in plan.in_place)
         self._outputs = next(iter(_only(seen, GraphOutputs)), None)
 
@@ -96,7 +99,12 @@ class GraphFacts:
             return []
         items = [buffer for buffer in self.buffers.values() if buffer.part_of == line.buffer]
         whole = self.buffers.get(line.buffer)
-        return items or ([whole] if whole and whole.bytes is not None else [])
+        return items or ([whole] if whole and whole.shape is not None else [])
+
+    def writer_of(self, buffer: str | None) -> tuple[str, ...]:
+        """The scheduler node that writes a buffer: some library calls are not announced with their node."""
+        known = self.buffers.get(buffer or "")
+        return (known.ir_node,) if known and known.ir_node else ()
 
     def category_of(self, buffer: str) -> str:
         """output, saved, gradient or intermediate: what a buffer that the wrapper makes is for."""
@@ -119,3 +127,12 @@ class GraphFacts:
 
 def _only(seen: dict[type, list[object]], kind: type[T]) -> list[T]:
     return seen[kind]  # type: ignore[return-value]
+
+
+def _as_call(line: LineSeen) -> LineSeen:
+    """A call that is text already, such as `aten.bernoulli_(buf0, …)`, which updates its arguments in place."""
+    match = TEXT_CALL.match(line.text or "") if line.kind == "str" else None
+    if match is None:
+        return line
+    names = tuple(BUFFER.findall(match["arguments"]))
+    return LineSeen(kind="ExternKernelOutLine", kernel=match["kernel"], args=names, buffer=names[0] if names else None)

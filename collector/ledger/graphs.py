@@ -31,6 +31,7 @@ class Graphs:
         self._post_grad: dict[tuple[str, int], str | None] = {}
         self._without_key: dict[tuple[str, int], Graph] = {}  # the key comes last, and only where a cache is on
         self._graph_of_file: dict[str, str] = {}
+        self.compiled: set[str] = set()  # compiles of which Inductor compiled a graph
 
     def graph_of(self, wrapper_file: str) -> str | None:
         """The Inductor graph whose wrapper was written to this file."""
@@ -81,6 +82,7 @@ class Graphs:
         graph_id = event.graph_id or f"{event.compile_id}.{match['direction'] if match else 'inference'}"
         direction = graph_id.removeprefix(f"{event.compile_id}.").split("#")[0].split(".")[0]
         self._graph_of_file[str(event.data.get("filename"))] = graph_id
+        self.compiled.add(event.compile_id or "")
         return self._graph(
             graph_id,
             event,

@@ -19,7 +19,7 @@ def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) ->
     calls: list[KernelCall] = []
     for line, step in plan.call_steps:
         name = line.kernel or "unnamed"
-        nodes = nodes_left[name].popleft() if nodes_left.get(name) else ()
+        nodes = nodes_left[name].popleft() if nodes_left.get(name) else facts.writer_of(line.buffer)
         if name not in kernels:
             kernels[name] = _kernel(facts, plan, line, name, nodes)
         groups = dict.fromkeys(facts.group_of[node] for node in nodes if node in facts.group_of)

@@ -83,7 +83,7 @@ class _Replay:
 
     def _allocate(self, name: str, size: int | None, label: str) -> None:
         self._owners[name] = size or 0
-        self._plan.buffers[name] = self._buffer(name, size, self._step(label, name, size or 0))
+        self._plan.buffers[name] = self._buffer(name, size, self._step(_told(label, size), name, size or 0))
 
     def _receive(self, name: str) -> None:
         """A result of a subgraph (cond, while_loop), which allocated it; of other calls the call itself has it."""
@@ -98,7 +98,7 @@ class _Replay:
         step = self._step(f"{new} takes the memory of {old}", new)
         kind = "in_place" if new in self._facts.in_place else "pool"
         self._end(old, step)
-        made = self._buffer(new, size, step)
+        made = self._buffer(new, self._plan.buffers[old].bytes if old in self._plan.buffers else size, step)
         self._plan.buffers[new] = replace(made, reuses=old, reuse_kind=kind)
 
     def _free(self, name: str) -> None:
@@ -114,7 +114,8 @@ class _Replay:
     def _call(self, line: LineSeen) -> None:
         made = self._facts.allocated_by(line)
         size = sum(buffer.bytes or 0 for buffer in made)
-        step = self._step(f"call {line.kernel}", line.buffer if made else None, size)
+        label = _told(f"call {line.kernel}", *(buffer.bytes for buffer in made))
+        step = self._step(label, line.buffer if made else None, size)
         self._plan.call_steps.append((line, step))
         for buffer in made:
             self._owners[buffer.buffer] = buffer.bytes or 0
@@ -159,3 +160,8 @@ class _Replay:
         yield from line.args
         if line.buffer:
             yield line.buffer
+
+
+def _told(label: str, *sizes: int | None) -> str:
+    """A step's label, which says when it allocates what only the data can tell."""
+    return f"{label} (a size that depends on data is counted as 0)" if None in sizes else label

@@ -7,7 +7,21 @@ from dataclasses import dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch, records_of
-from fusionscope.storage.records import CacheEvent, Compile, CompilePhase, Counter, GraphBreak, Guard, Recompile
+from fusionscope.storage.records import (
+    CacheEvent,
+    Compile,
+    CompilePhase,
+    Counter,
+    CudagraphEvent,
+    GraphBreak,
+    Guard,
+    PartitionChoice,
+    PassChange,
+    PerfHint,
+    Recompile,
+    SideEffect,
+    Symbol,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,36 @@ def recompiles(con: DuckDBPyConnection, run_id: str) -> list[Recompile]:
 def guards(con: DuckDBPyConnection, run_id: str) -> list[Guard]:
     """Conditions under which compiled frames are used again."""
     return records_of(con, Guard, run_id)
+
+
+def pass_changes(con: DuckDBPyConnection, run_id: str) -> list[PassChange]:
+    """What passes and patterns changed, nearly changed or lost; patterns before passes as a whole."""
+    return sorted(records_of(con, PassChange, run_id), key=lambda p: (p.graph_id, p.pattern is None))
+
+
+def partition_choices(con: DuckDBPyConnection, run_id: str) -> list[PartitionChoice]:
+    """Forward values, the largest first: saved for the backward, or computed again in it."""
+    return sorted(records_of(con, PartitionChoice, run_id), key=lambda c: -(c.bytes or 0))
+
+
+def symbols(con: DuckDBPyConnection, run_id: str) -> list[Symbol]:
+    """Dynamic-shape symbols, and what fixed them."""
+    return records_of(con, Symbol, run_id)
+
+
+def side_effects(con: DuckDBPyConnection, run_id: str) -> list[SideEffect]:
+    """Mutations that are replayed after a graph has run."""
+    return records_of(con, SideEffect, run_id)
+
+
+def perf_hints(con: DuckDBPyConnection, run_id: str) -> list[PerfHint]:
+    """Hints that torch logged."""
+    return records_of(con, PerfHint, run_id)
+
+
+def cudagraph_events(con: DuckDBPyConnection, run_id: str) -> list[CudagraphEvent]:
+    """CUDA graphs recorded, and why others were not."""
+    return records_of(con, CudagraphEvent, run_id)
 
 
 def cache_events(con: DuckDBPyConnection, run_id: str) -> list[CacheEvent]:

@@ -68,7 +68,10 @@ _SUMMARY = """
 WITH drive AS (SELECT run_id, compile_id FROM compiles WHERE phase = 'drive'),
 made AS (SELECT run_id, count(*) AS n FROM drive GROUP BY run_id),
 broken AS (SELECT run_id, count(*) AS n FROM graph_breaks SEMI JOIN drive USING (run_id, compile_id) GROUP BY run_id),
-again AS (SELECT run_id, count(*) AS n FROM recompiles SEMI JOIN drive USING (run_id, compile_id) GROUP BY run_id),
+again AS (  -- one compilation may stand for several entries whose guards failed
+    SELECT run_id, count(DISTINCT compile_id) AS n FROM recompiles SEMI JOIN drive USING (run_id, compile_id)
+    WHERE outcome = 'done' GROUP BY run_id
+),
 untold AS (
     SELECT DISTINCT run_id FROM hook_status WHERE hook = 'trace_stream' AND state IN ('failed', 'unavailable')
 ),
