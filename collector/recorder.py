@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import threading
 import time
@@ -283,7 +284,7 @@ def _summary(recording: Recording) -> str:
     run = recording._run
     ending = "" if run.status == "complete" else f" ({run.status}: {run.status_reason})"
     elsewhere = recording.store != default_address().absolute()
-    command = f"fusionscope app --store {recording.store}" if elsewhere else "fusionscope app"
+    command = shlex.join(["fusionscope", "app", "--store", str(recording.store)]) if elsewhere else "fusionscope app"
     return f"recorded {run.name} as {run.run_id}{ending}. Open it with `{command}` at /overview?run={run.run_id}"
 
 

@@ -89,7 +89,7 @@ def open_for_writing(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[
                 if _checked_version(con, path) < schema.VERSION:
                     schema.upgrade(con)
                 yield con
-            except duckdb.IOException as error:
+            except duckdb.Error as error:
                 raise _explained(path, error) from error
 
 
@@ -178,7 +178,7 @@ def _is_lock(error: duckdb.Error) -> bool:
 def _explained(path: Path, error: duckdb.Error) -> StorageError:
     if "not a valid DuckDB database" in str(error):
         return NotALibrary(path)
-    return NotWritable(path, str(error).removeprefix("IO Error: ").splitlines()[0])
+    return NotWritable(path, str(error).removeprefix("IO Error: ").splitlines()[0].rstrip("."))
 
 
 def _checked_version(con: duckdb.DuckDBPyConnection, path: Path) -> int:

@@ -152,8 +152,9 @@ _REMAT_OPS = pairs(
 _CALLS = """
     SELECT k.name FROM kernel_calls c JOIN kernels k USING (run_id, kernel_id) JOIN graphs g ON g.run_id = c.run_id
     AND g.graph_id = c.graph_id WHERE c.run_id = $run AND k.backend = 'extern' AND c.{driven}
+    AND k.name <> 'aten.randint.low_out'
     ORDER BY g.position, c.position
-""".replace("{driven}", _DRIVEN)
+""".replace("{driven}", _DRIVEN)  # the call that draws the seeds of random numbers aside
 _GENERATED = f"""
     (SELECT name, {_WRAPPER} AS wrapper, min(g.position) AS graph, min(k.rowid) AS defined
      FROM kernels k JOIN graphs g USING (run_id, graph_id)

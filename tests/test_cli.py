@@ -86,7 +86,7 @@ def test_show_prints_each_section_of_a_run(example_store: Path, capsys: pytest.C
         assert main(["show", shown.run_id, "--store", str(example_store)]) == 0
     out = capsys.readouterr().out
     assert run.run_id in out
-    assert all(head in out for head in ("speed-up", "measured", "graph", "peak: plan", "recompile", "hook"))
+    assert all(head in out for head in ("speed-up", "measured", "graph", "plan, above entry", "recompile", "hook"))
     assert main(["show", run.run_id, "--json", "--store", str(example_store)]) == 0
     assert json.loads(capsys.readouterr().out)["run"]["run_id"] == run.run_id
 

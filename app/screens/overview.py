@@ -38,7 +38,7 @@ def peak(run: RunSummary) -> tuple[str, str]:
     if not measured:
         return style.size(
             run.plan_peak_bytes
-        ), "not measured" if run.plan_peak_bytes is None else "planned, not measured"
+        ), "not measured" if run.plan_peak_bytes is None else "largest plan of a graph, above its entry; not measured"
     return measured, "the same" if run.peak_delta == 0 else style.size_change(run.peak_delta)
 
 

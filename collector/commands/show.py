@@ -72,7 +72,7 @@ def _sections(shown: Shown) -> Iterator[str]:
     if shown.measurements:
         yield table(("measured", "variant", "median", "samples"), map(_measurement, shown.measurements))
     if shown.graphs:
-        head = ("graph", "function", "nodes", "groups", "kernel calls", "peak: plan", "Inductor's estimate")
+        head = ("graph", "function", "nodes", "groups", "kernel calls", "plan, above entry", "Inductor's estimate")
         yield table(head, (_graph(shown, *pair) for pair in zip(shown.graphs, shown.counts, strict=True)))
     if shown.breaks:
         yield table(("graph break at", "why"), ((f"{b.file}:{b.line}", b.kind) for b in shown.breaks))

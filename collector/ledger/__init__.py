@@ -51,8 +51,8 @@ class Ledger:
 
     def backends_without_inductor(self) -> list[str]:
         """Names of the backends that took a graph which never reached Inductor."""
-        compiled = self.texts.compiled
-        return sorted({name for compile_id, name in self.backends.items() if compile_id not in compiled})
+        reached = self.texts.compiled
+        return sorted({name for key, name in self.backends.items() if name != "inductor" and key not in reached})
 
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
