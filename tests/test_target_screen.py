@@ -9,9 +9,11 @@ from example_graph import inductor_graph
 from example_run import example_run
 from streamlit.testing.v1 import AppTest
 
+from fusionscope.collector.targets.devices import DEVICES
 from fusionscope.storage import records as r
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import kernels
+from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.spool import Spool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +63,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for kind in ("ttir", "ptx", "sass")
     ]
     spool = Spool.create(store, run)
-    spool.append([*absent, *inductor_graph("0/0", batch=64, position=0), *configs, *code])
+    spool.append([DEVICES["H200"], *absent, *inductor_graph("0/0", batch=64, position=0), *configs, *code])
     spool.publish(run)
     Library(store).import_inbox()
     return store
@@ -89,6 +91,15 @@ def test_an_undecided_kernel_shows_its_configuration_of_lowest_occupancy(store: 
     assert (softmax.configs, softmax.decided, softmax.registers, softmax.spill_bytes) == (2, False, 255, 5944)
     assert (relu.configs, relu.decided, relu.registers, relu.occupancy) == (1, True, 24, 1.0)
     assert rows[f"{GRAPH}/extern_kernels.addmm"].configs is None
+
+
+@pytest.mark.parametrize("record", [r.DeviceFact, r.KernelConfig, r.KernelCode])
+def test_an_exported_target_run_is_the_same_elsewhere(store: Path, tmp_path: Path, record: type) -> None:
+    here, there = Library(store), Library(tmp_path / "store")
+    there.import_path(here.export_run(RUN_ID, tmp_path / "mlp.fusionscope"))
+    rows = here.ask(records_of, record, RUN_ID)
+    assert rows
+    assert there.ask(records_of, record, RUN_ID) == rows
 
 
 def test_the_kernels_page_shows_registers_and_says_what_is_undecided(
