@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fusionscope.collector.targets.presence import present
 from fusionscope.collector.torch_facts import installed
 from fusionscope.storage.records import Run
 
@@ -49,7 +50,7 @@ def begin_run(
         torch_version=str(torch.__version__),
         triton_version=installed("triton"),
         python_version=platform.python_version(),
-        cuda_version=torch.version.cuda,
+        cuda_version=None if present() else torch.version.cuda,
         host=socket.gethostname(),
         threads=torch.get_num_threads(),
         mode=mode,
@@ -70,9 +71,11 @@ def begin_run(
 
 
 def device() -> tuple[str, str | None]:
-    """The kind and name of the device that was used: CUDA once it was touched, else the CPU."""
+    """The kind and name of the device that was used: CUDA once it was touched, else the CPU; or the target."""
     import torch
 
+    if (target := present()) is not None:
+        return "target", target.name
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "cuda", torch.cuda.get_device_name()
     return "cpu", _cpu_name()

@@ -15,6 +15,7 @@ from typing import Any
 
 from fusionscope.collector.commands import CommandError, ModelFailed
 from fusionscope.collector.script import own_frames, show
+from fusionscope.collector.targets.values import value_read
 
 CONFIGS = {
     "inductor": "torch._inductor.config",
@@ -97,7 +98,8 @@ def models_own_code(doing: str) -> Iterator[None]:
         raise
     except Exception as error:  # a model may raise anything
         show(error.with_traceback(own_frames(error.__traceback__) or error.__traceback__))
-        raise ModelFailed(f"{doing} failed with {type(error).__name__}: {error}".splitlines()[0]) from error
+        sentence = value_read(doing, error) or f"{doing} failed with {type(error).__name__}: {error}".splitlines()[0]
+        raise ModelFailed(sentence) from error
 
 
 @contextmanager

@@ -407,6 +407,59 @@ class Counter:
     value: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFact:
+    """The GPU that a run was recorded for without having one; rates are the maker's, never reached in practice."""
+
+    name: str  # as --target names it
+    product: str  # as torch.cuda.get_device_name gives it
+    backend: str  # cuda, hip
+    architecture: str  # sm_90, gfx942
+    multiprocessors: int
+    warp_size: int
+    warps_per_multiprocessor: int
+    shared_bytes_per_multiprocessor: int
+    shared_bytes_per_block: int
+    l2_bytes: int
+    memory_bytes: int
+    bandwidth_gbps: float  # of the memory, 10^9 bytes a second
+    bf16_tflops: float  # dense, 10^12 operations a second
+    fp32_tflops: float
+    clock_mhz: int  # the highest
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelConfig:
+    """A configuration in which a Triton kernel was compiled, with what the binary takes of a multiprocessor."""
+
+    kernel_id: str
+    config: str  # e.g. "XBLOCK=1024 num_warps=4 num_stages=1"; names it within its kernel
+    num_warps: int
+    num_stages: int
+    grid: str | None = None  # blocks along x, y, z, e.g. "4096, 1, 1"; None where sizes are dynamic
+    registers: int | None = None  # a thread
+    n_spills: int | None = None  # as Triton reports it: local memory of a thread in words of 4 bytes
+    spill_bytes: int | None = None  # stores and loads of spilled registers a thread, as ptxas counts them
+    shared_bytes: int | None = None  # a block, asked for at launch
+    static_shared_bytes: int | None = None  # a block, besides, fixed in the binary
+    occupancy: float | None = None  # theoretical: warps that fit, of those that a multiprocessor holds
+    occupancy_limit: str | None = None  # what binds: registers, shared memory, warps, blocks
+    chosen: bool | None = None  # None: undecided, only timing on the GPU can tell
+    time_us: float | None = None  # benchmarked by the autotuner
+    origin: str  # heuristics; register_pressure: added since the registers of another one limit its occupancy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCode:
+    """What a Triton kernel became on its way to the binary, in one configuration."""
+
+    kernel_id: str
+    config: str
+    kind: str  # ttir, ptx, amdgcn, sass
+    text: str
+
+
 TABLES: dict[str, type[Any]] = {
     "runs": Run,
     "hook_status": HookStatus,
@@ -439,6 +492,9 @@ TABLES: dict[str, type[Any]] = {
     "pass_changes": PassChange,
     "perf_hints": PerfHint,
     "cudagraph_events": CudagraphEvent,
+    "device_facts": DeviceFact,
+    "kernel_configs": KernelConfig,
+    "kernel_code": KernelCode,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}

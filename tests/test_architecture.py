@@ -23,7 +23,7 @@ ROOMS = {
 }  # a room and the rooms that it may import
 OUTSIDE = {
     "storage": {"duckdb"},
-    "collector": {"duckdb", "torch"},
+    "collector": {"duckdb", "torch", "triton"},
     "app": {"duckdb", "streamlit", "pandas", "plotly", "pyvis"},  # pandas comes with streamlit
     "sample_models": {"torch"},
 }  # what a room may import from other packages

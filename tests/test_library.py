@@ -23,6 +23,8 @@ from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import TABLES, Counter, Kernel, KernelCall, Run
 from fusionscope.storage.spool import Spool
 
+GPU_TABLES = ("device_facts", "kernel_configs", "kernel_code")  # test_target_screen.py has a run with these
+
 
 def _publish(store: Path, run_id: str, rows: int = 3) -> Path:
     run = example_run(run_id)
@@ -233,9 +235,9 @@ def test_an_exported_run_is_the_same_elsewhere_row_by_row(example_store: Path, t
     here, there = Library(example_store), Library(tmp_path / "store")
     file = here.export_run(EXAMPLE_ID, tmp_path / "mlp.fusionscope")
     assert there.import_path(file) == EXAMPLE_ID
-    for record in TABLES.values():
+    for table, record in TABLES.items():
         rows = here.ask(records_of, record, EXAMPLE_ID)
-        assert rows
+        assert rows or table in GPU_TABLES
         assert there.ask(records_of, record, EXAMPLE_ID) == rows
 
 

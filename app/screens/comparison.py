@@ -98,6 +98,9 @@ measurements = data.ask(compare.measurements, run.run_id)
 style.heading("Eager vs compiled", style.about(run))
 if not measurements:
     style.sentence("Nothing was measured in this run, so compiled cannot be compared with eager.")
+    if run.device_kind == "target":
+        style.not_recorded(data.why_missing(run, "measure"))
+        st.stop()
     style.not_recorded(run.status_reason or "the run was recorded without measuring")
     style.note("Either command measures both:", "commands")
     st.code("fusionscope record FILE.py\nfusionscope run --compare SCRIPT.py", language="bash", width=420)

@@ -12,7 +12,9 @@ from fusionscope.app.table import table
 from fusionscope.storage.queries import fusion, kernels
 from fusionscope.storage.queries.kernels import Call, KernelRow
 from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import KernelCode, KernelConfig
 
+ORIGINS = {"register_pressure": "added: fewer registers"}
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
 
 
@@ -32,7 +34,11 @@ FORMATS = {
     "reads": style.size,
     "writes": style.size,
     "flops": operations,
+    "registers": style.number,
+    "spills": style.size,
+    "occupancy": style.percent,
 }
+TEXTS = {"ptx": "PTX", "amdgcn": "AMDGCN", "sass": "SASS"}
 
 
 def opening(rows: list[KernelRow]) -> str:
@@ -46,6 +52,11 @@ def opening(rows: list[KernelRow]) -> str:
         if any(row.total_us for row in rows)
         else f"{start}; not timed. {_heaviest(kernels)}"
     )
+
+
+def unmeasured(run: RunSummary) -> str:
+    """Why there are no times."""
+    return data.why_missing(run, "measure") if run.device_kind == "target" else "the run was not measured"
 
 
 def _slowest(rows: list[KernelRow]) -> str:
@@ -63,7 +74,7 @@ def _heaviest(rows: list[KernelRow]) -> str:
     return f"{name} moves the most in one call: {style.size(moved)}." if moved else ""
 
 
-def line(row: KernelRow, total: float, several: bool) -> dict[str, object]:
+def line(row: KernelRow, total: float, several: bool, gpu: bool) -> dict[str, object]:
     """A kernel as a line of the table; figures stay numbers so that they sort."""
     shown: dict[str, object] = {"kernel": row.name, "backend": row.backend}
     if several:
@@ -80,6 +91,14 @@ def line(row: KernelRow, total: float, several: bool) -> dict[str, object]:
     }
     if row.flops is not None:
         shown["flops"] = row.flops
+    if gpu:
+        shown |= {
+            "registers": row.registers,
+            "spills": row.spill_bytes,
+            "occupancy": row.occupancy,
+            "limited by": row.occupancy_limit,
+            "configurations": row.configs and f"{row.configs}{'' if row.decided else ', undecided'}",
+        }
     return shown
 
 
@@ -97,7 +116,17 @@ def details(run: RunSummary, row: KernelRow) -> None:
             "operator",
         )
         return
-    source, ops, calls = st.tabs(["Source", "Operators", "Calls"], key="kernel-tabs")
+    configs = data.ask(kernels.configurations, run.run_id, row.kernel_id)
+    code = data.ask(kernels.code, run.run_id, row.kernel_id)
+    kinds = [kind for kind in TEXTS if any(text.kind == kind for text in code)]
+    titles = ["Source", "Operators", "Calls", *(["Configurations"] if configs else []), *map(TEXTS.__getitem__, kinds)]
+    source, ops, calls, *compiled = st.tabs(titles, key="kernel-tabs")
+    if configs:
+        with compiled[0]:
+            configurations(run, configs)
+    for kind, tab in zip(kinds, compiled[1:], strict=True):
+        with tab:
+            machine_code([text for text in code if text.kind == kind])
     with source:
         kernel = data.ask(fusion.kernel_source, run.run_id, row.kernel_id)
         if kernel and kernel.source:
@@ -110,6 +139,44 @@ def details(run: RunSummary, row: KernelRow) -> None:
         operators(run, row.kernel_id)
     with calls:
         wrapper_calls(found)
+
+
+def configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
+    """Every configuration that the kernel was compiled in, with what it takes of a multiprocessor."""
+    timed = any(config.time_us is not None for config in configs)
+    rows = [
+        {
+            "configuration": config.config,
+            "chosen": "undecided" if config.chosen is None else "yes" if config.chosen else "no",
+            "grid": config.grid,
+            "registers": config.registers,
+            "spills": config.spill_bytes,
+            "local words": config.n_spills,
+            "shared": config.shared_bytes,
+            "occupancy": config.occupancy,
+            "limited by": config.occupancy_limit,
+            **({"time": config.time_us} if timed else {}),
+            "origin": ORIGINS.get(config.origin, config.origin),
+        }
+        for config in configs
+    ]
+    forms = dict.fromkeys(("registers", "local words"), style.number) | dict.fromkeys(("spills", "shared"), style.size)
+    table(rows, forms | {"occupancy": style.percent, "time": style.duration}, key="configurations")
+    style.note(
+        "Registers and local words (4 bytes) of a thread, shared memory of a block. Spills: bytes of stores and loads "
+        "as ptxas counts them. Occupancy is theoretical: the warps that fit, of those that a multiprocessor holds.",
+        "configurations",
+    )
+    if any(config.chosen is None for config in configs):
+        style.note(f"Undecided: {data.why_missing(run, 'autotune')}", "autotune")
+
+
+def machine_code(texts: list[KernelCode]) -> None:
+    """One kind of code, of the configuration that is asked for."""
+    kind = texts[0].kind
+    names = [text.config for text in texts]
+    asked = st.selectbox("Configuration", names, key=f"{kind}-config") if len(names) > 1 else names[0]
+    st.code(texts[names.index(asked)].text, language=None, line_numbers=True, height=520)
 
 
 def operators(run: RunSummary, kernel_id: str) -> None:
@@ -159,8 +226,9 @@ if not rows:
     st.stop()
 style.sentence(opening(rows))
 total = sum(row.total_us or 0 for row in rows)
+gpu = any(row.configs for row in rows)
 chosen = table(
-    [line(row, total, len({row.graph_id for row in rows if row.graph_id}) > 1) for row in rows],
+    [line(row, total, len({row.graph_id for row in rows if row.graph_id}) > 1, gpu) for row in rows],
     FORMATS,
     key=f"kernels-{run.run_id}",
     choose=True,
@@ -173,7 +241,7 @@ methods = sorted({row.method for row in rows if row.method})
 time = (
     f"total: per call of the model; one call: the median ({'; '.join(methods)})"
     if methods
-    else "Times are not recorded: the run was not measured"
+    else f"Times are not recorded: {unmeasured(run)}"
 )
 style.note(
     f"{time}. Bytes are summed over the scheduler nodes of a kernel's first call. Click a row for its source.",
@@ -181,6 +249,14 @@ style.note(
 )
 if run.device_kind == "cpu":
     style.note("Registers, spills and occupancy are facts of a GPU: this run is on a CPU.", "cpu")
+elif not gpu:
+    absence(run, ("kernel_configs",), "No Triton kernel was compiled in this run.", "configs")
+elif any(row.decided is False for row in rows):
+    style.note(
+        "Undecided: no configuration was chosen; registers, spills and occupancy are those of the one with the lowest "
+        "occupancy.",
+        "undecided",
+    )
 if chosen is not None and st.session_state.get(f"shown-{run.run_id}") != chosen:
     st.session_state[f"shown-{run.run_id}"] = chosen
     st.query_params["kernel"] = rows[chosen].kernel_id or rows[chosen].name

@@ -27,6 +27,8 @@ from fusionscope.collector.commands import (
 from fusionscope.collector.environment import RANK
 from fusionscope.collector.model_file import Build, ModelFile, configured, load, models_own_code
 from fusionscope.collector.ranks import record_ranks
+from fusionscope.collector.targets import obstacle, record_in_child
+from fusionscope.collector.targets.presence import present, undecided
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries.runs import library_runs
 
@@ -36,7 +38,7 @@ MODES = (
     "max-autotune",
     "max-autotune-no-cudagraphs",
 )  # torch._inductor.list_mode_options
-RECORDED_OPTIONS = ("device", "mode", "dynamic", "no_measure", "keep_caches", "stop_after", "strict")
+RECORDED_OPTIONS = ("device", "gpu", "mode", "dynamic", "no_measure", "keep_caches", "stop_after", "strict")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -48,6 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_recording(parser)
     parser.add_argument("--device", help="default device for the model, such as cpu or cuda")
+    parser.add_argument("--target", dest="gpu", metavar="GPU", help="record for a GPU that is not here, such as H200")
     parser.add_argument("--mode", choices=MODES, help="torch.compile's mode")
     parser.add_argument("--dynamic", action=BooleanOptionalAction, help="torch.compile's dynamic")
     parser.add_argument("--no-measure", action="store_true", help="do not measure eager against compiled")
@@ -58,6 +61,8 @@ def run(options: Namespace) -> int:
     """Record one model; raises ModelFailed where it raised, after what was recorded is published."""
     import torch
 
+    if options.gpu is not None and present() is None:
+        return _for_absent_gpu(options)
     require_store(options.store)
     model = load(options.target)
     if model.ranks > 1 and RANK not in os.environ:
@@ -70,6 +75,14 @@ def run(options: Namespace) -> int:
     if options.json:
         answer(as_json(summary(run_id, store)))
     return DONE
+
+
+def _for_absent_gpu(options: Namespace) -> int:
+    if options.device is not None:
+        raise CommandError("give --device or --target: a target is the device already")
+    if (problem := obstacle(options.gpu)) is not None:
+        raise CommandError(problem)
+    return record_in_child(options.gpu, options.command_line)
 
 
 def _record(model: ModelFile, built: Build, options: Namespace) -> tuple[str, Path]:
@@ -109,7 +122,10 @@ def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, opt
         if built.compile_kwargs is not None:
             compiled = torch.compile(built.model, **(built.compile_kwargs | given_here))
         model.drive(compiled, built.inputs)
-    if built.compile_kwargs is None:
+    if (target := present()) is not None:
+        for fact in (target, *undecided()):
+            recording.emit(fact)
+    elif built.compile_kwargs is None:
         say(f"{model.name} compiles by itself what it wants compiled, so there is no eager twin to measure against")
     elif not options.no_measure:
         with models_own_code(f"measuring {model.name}"), progress() as tell:

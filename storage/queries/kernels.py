@@ -8,6 +8,8 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
+from fusionscope.storage.records import KernelCode, KernelConfig
+from fusionscope.storage.schema import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class KernelRow:
     median_us: float | None  # one call
     total_us: float | None  # per call of the model
     method: str | None
+    configs: int | None  # in which it was compiled; None where no configuration is recorded
+    decided: bool | None  # one of them was chosen, or there was no other; else what follows is of the fullest one
+    registers: int | None
+    spill_bytes: int | None
+    occupancy: float | None
+    occupancy_limit: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,16 @@ def ops(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[KernelOp]:
     return fetch(con, KernelOp, _OPS, [run_id, kernel_id])
 
 
+def configurations(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[KernelConfig]:
+    """The configurations in which a kernel was compiled, as Inductor listed them."""
+    return fetch(con, KernelConfig, _CONFIGURATIONS, [run_id, kernel_id])
+
+
+def code(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[KernelCode]:
+    """What a kernel became on its way to the binary, in each configuration."""
+    return fetch(con, KernelCode, _CODE, [run_id, kernel_id])
+
+
 def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
     """A kernel's calls in order."""
     return fetch(con, Call, _CALLS, [run_id, kernel_id])
@@ -87,22 +105,44 @@ computed AS (
 counted AS (SELECT kernel_id, count(DISTINCT group_id) AS groups FROM grouped GROUP BY kernel_id),
 worked AS (SELECT kernel_id, count(DISTINCT fx) AS ops FROM computed GROUP BY kernel_id),
 timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
+fullest AS (
+    SELECT *, count(*) OVER (PARTITION BY kernel_id) AS configs,
+        coalesce(bool_or(chosen) OVER (PARTITION BY kernel_id), false) AS decided
+    FROM kernel_configs WHERE run_id = $1
+    QUALIFY row_number() OVER (
+        PARTITION BY kernel_id
+        ORDER BY coalesce(chosen, false) DESC, occupancy, registers DESC, spill_bytes DESC, config
+    ) = 1
+),
 driven AS (
     SELECT g.graph_id, g.position FROM graphs g LEFT JOIN compiles c USING (run_id, compile_id)
     WHERE run_id = $1 AND coalesce(c.phase, 'drive') = 'drive'
 ),
 kernel AS (
     SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
-        coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, method, position
+        coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, method,
+        configs, decided, registers, spill_bytes, occupancy, occupancy_limit, position
     FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
     LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
     LEFT JOIN (SELECT kernel_id, median_us, total_us, method FROM timed) USING (kernel_id)
-    UNION ALL
-    SELECT NULL, NULL, name, 'operator', calls, NULL, NULL, NULL, NULL, NULL, median_us, total_us, method, NULL
+    LEFT JOIN (
+        SELECT kernel_id, configs, decided, registers, spill_bytes, occupancy, occupancy_limit FROM fullest
+    ) USING (kernel_id)
+    UNION ALL BY NAME
+    SELECT name, 'operator' AS backend, calls, median_us, total_us, method
     FROM timed WHERE kernel_id IS NULL
 )
 SELECT * EXCLUDE (position) FROM kernel
 ORDER BY total_us DESC NULLS LAST, (bytes_read + bytes_written) * calls DESC NULLS LAST, position, kernel_id
+"""
+
+_CONFIGURATIONS = f"""
+SELECT {", ".join(columns("kernel_configs"))} FROM kernel_configs
+WHERE run_id = ? AND kernel_id = ? ORDER BY rowid
+"""
+
+_CODE = f"""
+SELECT {", ".join(columns("kernel_code"))} FROM kernel_code WHERE run_id = ? AND kernel_id = ? ORDER BY rowid
 """
 
 _GROUPED = f"""call AS (

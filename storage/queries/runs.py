@@ -53,8 +53,10 @@ class RunSummary:
 
     @property
     def device(self) -> str | None:
-        """The device by its own name, else its kind."""
-        return self.device_name or self.device_kind
+        """The device by its own name, else its kind; a target is one that was not there."""
+        return (
+            f"{self.device_name} (not here)" if self.device_kind == "target" else self.device_name or self.device_kind
+        )
 
 
 def library_runs(con: DuckDBPyConnection) -> list[RunSummary]:
