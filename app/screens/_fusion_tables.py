@@ -69,9 +69,9 @@ def ledger(decisions: list[Decision], run: RunSummary) -> None:
         return
     table([_row(d) for d in shown], FORMATS, key="ledger", config=WIDTHS)
     style.note(
-        f"{style.plural(len(shown), 'test')} of {style.number(len(decisions))}; refusals first, by the bytes that both "
-        "sides touch. legal: could have been fused, but another fusion came first. Inductor compares the parts of a "
-        "score from left to right.",
+        f"{style.plural(len(shown), 'pair')} of {style.number(len(decisions))}; refusals first, by the bytes that both "
+        "sides touch. legal: could have been fused, but another fusion came first. untested: the scheduler passed it "
+        "by. Inductor compares the parts of a score from left to right.",
         "ledger",
     )
 

@@ -244,7 +244,7 @@ time = (
     else f"Times are not recorded: {unmeasured(run)}"
 )
 style.note(
-    f"{time}. Bytes are summed over the scheduler nodes of a kernel's first call. Click a row for its source.",
+    f"{time}. Bytes: the whole of each buffer that a kernel's first call touches. Click a row for its source.",
     "kernels",
 )
 if run.device_kind == "cpu":
