@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,34 @@ def node_kind(node: Any) -> str:
 def flops(node: Any) -> int | None:
     """Floating-point operations of a library or template call, by torch's own formulas; None where it has none.
 
-    Not node.estimate_flops(), which also bumps torch's flop_count counter.
+    Not node.estimate_flops(), which also bumps torch's flop_count counter. The formulas run the operator on fake
+    tensors, a few milliseconds each, so calls of the same shapes are counted once.
     """
     from torch._inductor.fx_utils import count_flops_fx
+    from torch._inductor.virtualized import V
 
     origin = node.node.get_origin_node() if node.is_extern() or node.is_template() else None
-    count = None if origin is None else count_flops_fx(origin)
-    return None if count is None else size_hint(getattr(getattr(count, "node", None), "expr", count))
+    if origin is None:
+        return None
+    counted = _flops.setdefault(V.graph, {})
+    call = _call_signature(origin)
+    if call not in counted:
+        count = count_flops_fx(origin)
+        counted[call] = None if count is None else size_hint(getattr(getattr(count, "node", None), "expr", count))
+    return counted[call]
+
+
+# per graph, because a symbolic size stands for another number in another graph
+_flops: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], int | None]] = weakref.WeakKeyDictionary()
+
+
+def _call_signature(origin: Any) -> tuple[str, ...]:
+    """An FX call without the names of its operands: operator, shapes in and out, and the other arguments."""
+    import torch
+
+    operands = [value for value in origin.args if not isinstance(value, torch.fx.Node)]
+    shapes = [getattr(value.meta.get("val"), "shape", None) for value in (*origin.all_input_nodes, origin)]
+    return str(origin.target), str(shapes), str(operands), str(origin.kwargs)
 
 
 def origins(node: Any) -> tuple[str, ...]:
