@@ -19,12 +19,12 @@ def figures(run: RunSummary, measurements: list[Measurement], compile_s: float |
     first = next((m.median for m in measurements if m.metric == "first_call_s" and m.variant == "compiled"), None)
     kernels = arrow(run.eager_kernels, run.compiled_kernels, style.number)
     latency = arrow(run.eager_us, run.compiled_us, style.duration)
-    emitted = "none" if run.kernel_calls is None else style.number(run.kernel_calls)
     with st.container(horizontal=True, gap="small"):
         noise = ", within noise" if run.within_noise else ""
         style.figure("Speed-up", style.ratio(run.speed_up), latency + noise or "not measured", "comparison", run.run_id)
-        remark = "eager → compiled" if kernels else "calls in emitted code"
-        style.figure("Kernels", kernels or emitted, remark, "kernels", run.run_id)
+        emitted = "no call was recorded" if run.kernel_calls is None else "calls in emitted code"
+        remark = "eager → compiled" if kernels else emitted
+        style.figure("Kernels", kernels or style.number(run.kernel_calls), remark, "kernels", run.run_id)
         style.figure("Graph breaks", style.number(run.breaks), "where tracing stopped", "compile", run.run_id)
         style.figure("Recompiles", style.number(run.recompiles), "after a guard failed", "compile", run.run_id)
         style.figure("Peak memory", *peak(run), "memory", run.run_id)
