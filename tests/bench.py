@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,10 @@ def built(model: str) -> Callable[[], Any]:
     """A training or inference step of a compiled sample model; `gpt:N` has N layers."""
     import torch
 
-    from fusionscope import sample_models  # noqa: F401 — names the package for the import below
+    from fusionscope.sample_models import SAMPLES
 
     name, _, layers = model.partition(":")
-    module = __import__(f"fusionscope.sample_models.{name}", fromlist=["build"])
+    module = import_module(SAMPLES[name])
     net, inputs, kwargs = module.build(module.GPTConfig(layers=int(layers))) if layers else module.build()
     compiled = torch.compile(net, **kwargs)
     if getattr(module, "BACKWARD", False):

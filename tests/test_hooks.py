@@ -102,6 +102,22 @@ def test_a_hook_that_raises_changes_nothing_and_is_named(
     assert status.lost > 0
 
 
+def test_the_hook_of_cuda_graphs_that_raises_changes_nothing_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+    class FailingEmit(Emit):
+        def __call__(self, observation: Any) -> None:
+            raise ValueError("fell over")
+
+    monkeypatch.setattr(recorder, "Emit", FailingEmit)
+    with record("broken", store=tmp_path) as recording:
+        log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to a test")
+    status = statuses(tmp_path, recording.run_id)["cudagraph_skips"]
+    assert (status.state, status.reason, status.lost) == ("failed", "ValueError: fell over", 1)
+
+
 def test_a_hook_whose_target_is_missing_is_unavailable_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
