@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusionscope.storage.device_records import DeviceFact as DeviceFact
+from fusionscope.storage.device_records import GemmChoice as GemmChoice
+from fusionscope.storage.device_records import KernelCode as KernelCode
+from fusionscope.storage.device_records import KernelConfig as KernelConfig
+from fusionscope.storage.device_records import TimelineSpan as TimelineSpan
 from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
@@ -163,12 +168,13 @@ class Graph:
 
     graph_id: str  # "0/0.forward", "0/0.backward", "0/0.inference" for Inductor; "0/0.dynamo", … for other stages
     compile_id: str
-    stage: str  # dynamo, pre_grad, joint, forward, backward, inference, post_grad
+    stage: str  # dynamo, pre_grad, joint, forward, backward, inference, post_grad, torchscript
     direction: str | None = None  # forward, backward, inference (forward without gradients)
     fx_key: str | None = None
     code: str | None = None  # the graph as readable text
     output_code: str | None = None  # Inductor's wrapper and kernels; stage post_grad only
     position: int = 0  # order of compilation within the run
+    reason: str | None = None  # why a graph of this stage could not be made; `code` is None then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +301,37 @@ class FusionGroup:
     group_id: str  # the fused node's name; a single node's own name
     members: tuple[str, ...]
     position: int
+    kind: str | None = None  # fused, foreach, combo, mix_order, nested; None: recorded before kinds were
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLink:
+    """A value that two graphs of one compilation hold, by the name that each gives it."""
+
+    graph_a: str
+    node_a: str  # in the earlier stage; for a saved value in the forward
+    graph_b: str
+    node_b: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reordering:
+    """What a pass did to the order of the schedule, or of the loops of a scheduler node."""
+
+    graph_id: str
+    pass_name: str  # reorder_for_peak_memory, loop_ordering_after_fusion, …
+    subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLine:
+    """A generated line of a kernel, and an FX node that it computes."""
+
+    kernel_id: str
+    line: int  # of kernels.source, from 1
+    node: str  # FX node of the kernel's graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,59 +444,6 @@ class Counter:
     value: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFact:
-    """The GPU that a run was recorded for without having one; rates are the maker's, never reached in practice."""
-
-    name: str  # as --target names it
-    product: str  # as torch.cuda.get_device_name gives it
-    backend: str  # cuda, hip
-    architecture: str  # sm_90, gfx942
-    multiprocessors: int
-    warp_size: int
-    warps_per_multiprocessor: int
-    shared_bytes_per_multiprocessor: int
-    shared_bytes_per_block: int
-    l2_bytes: int
-    memory_bytes: int
-    bandwidth_gbps: float  # of the memory, 10^9 bytes a second
-    bf16_tflops: float  # dense, 10^12 operations a second
-    fp32_tflops: float
-    clock_mhz: int  # the highest
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelConfig:
-    """A configuration in which a Triton kernel was compiled, with what the binary takes of a multiprocessor."""
-
-    kernel_id: str
-    config: str  # e.g. "XBLOCK=1024 num_warps=4 num_stages=1"; names it within its kernel
-    num_warps: int
-    num_stages: int
-    grid: str | None = None  # blocks along x, y, z, e.g. "4096, 1, 1"; None where sizes are dynamic
-    registers: int | None = None  # a thread
-    n_spills: int | None = None  # as Triton reports it: local memory of a thread in words of 4 bytes
-    spill_bytes: int | None = None  # stores and loads of spilled registers a thread, as ptxas counts them
-    shared_bytes: int | None = None  # a block, asked for at launch
-    static_shared_bytes: int | None = None  # a block, besides, fixed in the binary
-    occupancy: float | None = None  # theoretical: warps that fit, of those that a multiprocessor holds
-    occupancy_limit: str | None = None  # what binds: registers, shared memory, warps, blocks
-    chosen: bool | None = None  # None: undecided, only timing on the GPU can tell
-    time_us: float | None = None  # benchmarked by the autotuner
-    origin: str  # heuristics; register_pressure: added since the registers of another one limit its occupancy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCode:
-    """What a Triton kernel became on its way to the binary, in one configuration."""
-
-    kernel_id: str
-    config: str
-    kind: str  # ttir, ptx, amdgcn, sass
-    text: str
-
-
 TABLES: dict[str, type[Any]] = {
     "runs": Run,
     "hook_status": HookStatus,
@@ -495,6 +479,11 @@ TABLES: dict[str, type[Any]] = {
     "device_facts": DeviceFact,
     "kernel_configs": KernelConfig,
     "kernel_code": KernelCode,
+    "node_links": NodeLink,
+    "reorderings": Reordering,
+    "code_lines": CodeLine,
+    "gemm_choices": GemmChoice,
+    "timeline": TimelineSpan,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}
