@@ -54,3 +54,5 @@ ALTER TABLE graphs ADD COLUMN reason VARCHAR;
 ALTER TABLE device_facts ADD COLUMN copy_gbps DOUBLE;
 ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
+-- Whether Inductor launches the binary by itself (StaticallyLaunchedCudaKernel), without Triton's Python.
+ALTER TABLE kernel_configs ADD COLUMN static_launcher BOOLEAN;
