@@ -56,3 +56,5 @@ ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
 -- Operator that launched the kernel; NULL for a generated kernel.
 ALTER TABLE kernel_timings ADD COLUMN op VARCHAR;
+-- Whether Inductor launches the binary by itself (StaticallyLaunchedCudaKernel), without Triton's Python.
+ALTER TABLE kernel_configs ADD COLUMN static_launcher BOOLEAN;
