@@ -136,12 +136,13 @@ def _host_launches(profile: Profile, names: Names) -> Iterator[Launch]:
 
 
 def _host_launch(event: Any, step: int, names: Names) -> Launch:
-    span = {"step": step, "start_ns": event.start_time_ns, "end_ns": event.end_time_ns}
     if event.name.startswith(KERNEL):
         name, kernel_id = names.marked(event.name)
-        return Launch(name=name, kernel_id=kernel_id, op=_first_operator(event), **span)
-    kernel_id = names.operator(event.name) if _within(event, _COMPILED) else None
-    return Launch(name=event.name, kernel_id=kernel_id, op=event.name, **span)
+        op = first_operator(event)
+    else:
+        name = op = event.name
+        kernel_id = names.operator(name) if any(above.name.startswith(_COMPILED) for above in _above(event)) else None
+    return Launch(name, kernel_id, op, step, event.start_time_ns, event.end_time_ns)
 
 
 def outermost(events: Iterable[Any], wanted: Callable[[Any], bool]) -> Iterator[Any]:
@@ -158,7 +159,7 @@ def is_operator(name: str) -> bool:
     return "::" in name and not name.startswith(("autograd::", KERNEL))
 
 
-def _first_operator(event: Any) -> str | None:
+def first_operator(event: Any) -> str | None:
     return next((below.name for below in descend(event.children) if is_operator(below.name)), None)
 
 
@@ -166,10 +167,6 @@ def _above(event: Any) -> Iterator[Any]:
     while event is not None:
         yield event
         event = event.parent
-
-
-def _within(event: Any, prefix: str) -> bool:
-    return any(above.name.startswith(prefix) for above in _above(event))
 
 
 def _device_launches(profile: Profile, names: Names) -> Iterator[Launch]:
@@ -186,14 +183,14 @@ def _device_launches(profile: Profile, names: Names) -> Iterator[Launch]:
 
 def _asked_for(kernel: str, asker: Any, names: Names) -> tuple[str | None, str | None]:
     """The recorded kernel and the operator behind a kernel of the device; a replayed CUDA graph only knows its name."""
-    above = list(_above(asker))
-    op = next((event.name for event in above if is_operator(event.name)), None)
-    if (mark := next((event.name for event in above if event.name.startswith(KERNEL)), None)) is not None:
-        return names.marked(mark)[1], op
-    known = names.generated(kernel)
-    if known is None and op is not None and any(event.name.startswith(_COMPILED) for event in above):
-        known = names.operator(op)
-    return known, op
+    op = None
+    for event in _above(asker):
+        if event.name.startswith(KERNEL):
+            return names.marked(event.name)[1], op
+        if event.name.startswith(_COMPILED) and op is not None:
+            return names.operator(op), op
+        op = op or (event.name if is_operator(event.name) else None)
+    return names.generated(kernel), op
 
 
 def _only(ids: set[str] | None) -> str | None:

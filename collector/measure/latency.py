@@ -63,15 +63,12 @@ def measure_latency(
 
 def latency_records(variant: str, samples: Samples, device: torch.device) -> Iterator[Measurement]:
     """The samples as records; none where every one of them was thrown away."""
-    thrown = {"discarded": samples.discarded, "reason": ", ".join(samples.why) or None}
-    if samples.us:
-        yield summed_up(variant, "latency_us", samples.us, unit="us", method=_method(samples, device), **thrown)
-    if samples.host_us:
-        method = (
-            f"{len(samples.host_us)} rounds, variants in turn; wall time until the host has issued {_each(samples)}, on "
-            "an idle device and without waiting for it"
-        )
-        yield summed_up(variant, "host_us", samples.host_us, unit="us", method=method, **thrown)
+    sampled = {"latency_us": (samples.us, _method(samples, device)), "host_us": (samples.host_us, _issuing(samples))}
+    for metric, (values, method) in sampled.items():
+        if values:
+            reason = ", ".join(samples.why) or None
+            discarded = samples.discarded
+            yield summed_up(variant, metric, values, unit="us", method=method, discarded=discarded, reason=reason)
 
 
 def _method(samples: Samples, device: torch.device) -> str:
@@ -80,9 +77,13 @@ def _method(samples: Samples, device: torch.device) -> str:
     return f"median of {len(samples.us)} rounds, variants in turn; each {each}; wall time, {waiting}; after warm-up"
 
 
-def _each(samples: Samples) -> str:
+def _issuing(samples: Samples) -> str:
     calls = min(samples.calls, ISSUED)
-    return "one call" if calls == 1 else f"{calls} calls back to back, a call's share"
+    each = "a call" if calls == 1 else f"a call, the mean of {calls} back to back"
+    return (
+        f"median of {len(samples.host_us)} rounds, variants in turn; wall time until the host has issued {each}, "
+        "begun on an idle device and without waiting for it"
+    )
 
 
 def _rounds(variants: Sequence[str]) -> Iterator[Sequence[str]]:
