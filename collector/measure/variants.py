@@ -58,10 +58,12 @@ class Variants:
 
     def try_all(self, makers: Mapping[str, Make], progress: Callable[[str], None]) -> Iterator[Variant]:
         """Those that can be made and run; torch's compilers and its tracer refuse with a RuntimeError."""
+        limit = torch._dynamo.config.recompile_limit + len(makers)  # each variant is one more entry of the same code
         for name, make in makers.items():
             progress(f"{name}, first call")
             try:
-                yield self.add(name, make())
+                with torch._dynamo.config.patch(recompile_limit=limit):
+                    yield self.add(name, make())
             except RuntimeError as error:
                 self.reasons.append(f"{name}: not measured: {str(error).strip().splitlines()[0]}")
 
