@@ -5,6 +5,9 @@ from __future__ import annotations
 from fusionscope.collector.hook import Hook
 from fusionscope.collector.hooks import (
     backends,
+    config_timings,
+    config_winners,
+    coordinate_descent,
     counters,
     cudagraph_skips,
     fusion_log,
@@ -61,6 +64,9 @@ HOOKS: list[Hook] = [
     kernel_calls,
     kernel_sources,
     kernel_configs,
+    config_timings,
+    config_winners,
+    coordinate_descent,
     perf_hints,
     cudagraph_skips,
     inductor_metrics,
