@@ -65,7 +65,7 @@ def _artifacts(tuner: Any, launcher: Any) -> Path:
     """The folder in Triton's cache that holds every stage of the kernel (triton/compiler/compiler.py, compile)."""
     from torch._inductor.runtime.cache_dir_utils import triton_cache_dir
 
-    return Path(triton_cache_dir(tuner.triton_meta.get("device") or 0)) / launcher.cache_hash
+    return Path(triton_cache_dir(tuner.triton_meta.get("device") or 0), launcher.cache_hash)
 
 
 def _grid(tuner: Any, config: Any) -> Any | None:
