@@ -41,6 +41,15 @@ class BackendCalled:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTraced:
+    """AOTAutograd traced a node of Dynamo's graph into this one, with others where it was decomposed."""
+
+    graph_id: str
+    node: str
+    dynamo_node: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundBegan:
     """The scheduler begins a fusion round over so many nodes."""
 

@@ -7,6 +7,7 @@ import re
 import weakref
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from fusionscope.storage.records import GraphNode
@@ -158,11 +159,19 @@ def module_path(node: Any) -> str | None:
     return _GLOBAL_ROOT.sub(r"\1", _LOCAL_ROOT.sub("", path)) or None
 
 
+def traced_from(node: Any) -> str | None:
+    """The node of Dynamo's graph behind this one: the root of its provenance (torch/fx/traceback.py, NodeSource)."""
+    source = next(iter(node.meta.get("from_node") or ()), None)
+    while source is not None and source.from_node:
+        source = source.from_node[0]
+    return source.name if source is not None else None
+
+
 def tensor_value(node: Any) -> Any | None:
-    """The example tensor of an FX node, or None."""
+    """The example tensor of an FX node, or None; Dynamo's graph has it by another name."""
     import torch
 
-    value = node.meta.get("val")
+    value = node.meta.get("val", node.meta.get("example_value"))
     return value if isinstance(value, torch.Tensor) else None
 
 
@@ -185,7 +194,7 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         node=node.name,
         position=position,
         op=node.op,
-        target=str(node.target),
+        target=_target(node.target),
         shape=None if value is None else tuple(str(size) for size in value.shape),
         stride=_strides(value),
         dtype=None if value is None else short_dtype(value.dtype),
@@ -196,6 +205,11 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         source_text=text,
         seq_nr=_sequence(node.meta.get("seq_nr")),
     )
+
+
+def _target(target: Any) -> str:
+    """What a node calls; a function of Python by its module and name, since it prints with its address."""
+    return f"{target.__module__}.{target.__qualname__}" if isinstance(target, FunctionType) else str(target)
 
 
 def _strides(value: Any) -> tuple[str, ...] | None:

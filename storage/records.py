@@ -179,7 +179,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """An FX node: of the graphs that Inductor compiles, and of AOTAutograd's forward and backward."""
+    """An FX node: of the graphs that Inductor compiles, AOTAutograd's forward and backward, and Dynamo's own."""
 
     graph_id: str
     node: str
@@ -306,10 +306,13 @@ class FusionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLink:
-    """A value that two graphs of one compilation hold, by the name that each gives it."""
+    """A value that two graphs of one compilation hold, by the name that each gives it.
+
+    From Dynamo's graph it leads to every operation that AOTAutograd traced its operation into.
+    """
 
     graph_a: str
-    node_a: str  # in the earlier stage; for a saved value in the forward
+    node_a: str  # in the earlier stage; for a value that the backward needs, in the forward
     graph_b: str
     node_b: str
 
@@ -323,15 +326,6 @@ class Reordering:
     subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
     before: tuple[str, ...]
     after: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeLine:
-    """A generated line of a kernel, and an FX node that it computes."""
-
-    kernel_id: str
-    line: int  # of kernels.source, from 1
-    node: str  # FX node of the kernel's graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,7 +475,6 @@ TABLES: dict[str, type[Any]] = {
     "kernel_code": KernelCode,
     "node_links": NodeLink,
     "reorderings": Reordering,
-    "code_lines": CodeLine,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
 }

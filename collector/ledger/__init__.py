@@ -15,13 +15,14 @@ from fusionscope.collector.ledger.fusion import FusionLedger
 from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
+from fusionscope.collector.ledger.links import Links
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
-from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
-from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
+from fusionscope.collector.observations import BackendCalled, KernelDefined, NodeTraced, TraceEvent
+from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphNode, IrEdge, IrNode
 
 _NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
 
@@ -34,6 +35,8 @@ class Ledger:
         self._ready: list[Any] = []
         self._graphs: dict[str, list[object]] = defaultdict(list)
         self._events: list[TraceEvent] = []
+        self._nodes: list[GraphNode | NodeTraced] = []
+        self._links = Links()
         self.texts = Graphs()
         self.backends: dict[str, str] = {}  # compile → backend
         self._compiles = Compiles(began, compile_limit, self.backends)
@@ -60,6 +63,8 @@ class Ledger:
             self._events.append(observation)
         elif isinstance(observation, BackendCalled):
             self.backends[observation.compile_id] = observation.backend
+        elif isinstance(observation, (GraphNode, NodeTraced)):
+            self._nodes.append(observation)
         elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):
             self._ready.append(observation)
         else:
@@ -69,6 +74,8 @@ class Ledger:
         """Records of everything that is complete; at the end, of what is not as well."""
         events, self._events = self._events, []
         records, self._ready = self._ready, []
+        nodes, self._nodes = self._nodes, []
+        records += [record for node in nodes for record in self._links.take(node)]
         done = {event.graph_id: event.payload for event in events if event.kind == "inductor_output_code"}
         # another thread may begin a graph at any moment
         complete = {g: self._graphs.pop(g) for g in list(self._graphs) if final or root_of(g) in done}

@@ -1,7 +1,7 @@
 -- One row per value that two graphs of one compilation hold, by the name that each gives it.
 CREATE TABLE node_links (
     run_id VARCHAR NOT NULL, graph_a VARCHAR,
-    node_a VARCHAR,  -- in the earlier stage; for a saved value in the forward
+    node_a VARCHAR,  -- in the earlier stage; for a value that the backward needs, in the forward
     graph_b VARCHAR, node_b VARCHAR
 );
 
@@ -11,13 +11,6 @@ CREATE TABLE reorderings (
     pass_name VARCHAR,  -- reorder_for_peak_memory, loop_ordering_after_fusion, …
     subject VARCHAR,  -- scheduler node whose loops changed; NULL: the schedule as a whole
     before VARCHAR[], after VARCHAR[]
-);
-
--- One row per generated line of a kernel and FX node that it computes.
-CREATE TABLE code_lines (
-    run_id VARCHAR NOT NULL, kernel_id VARCHAR,
-    line BIGINT,  -- of kernels.source, from 1
-    node VARCHAR  -- FX node of the kernel's graph
 );
 
 -- One row per candidate that Inductor weighed for an operation that a library or a template can compute.
