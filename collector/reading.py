@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import weakref
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -135,7 +136,11 @@ def source_of(stack_trace: str | None) -> tuple[str | None, int | None, str | No
 
     A torch function mode, such as `with torch.device(…)`, is traced through and stands innermost.
     """
-    frames = [(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")]
+    return users_line([(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")])
+
+
+def users_line(frames: Sequence[tuple[str, int]]) -> tuple[str | None, int | None, str | None]:
+    """File, line and text of the last of the frames that is not torch's own, or of the last one."""
     outside = [frame for frame in frames if not frame[0].startswith(_torch_folder())]
     if not frames:
         return None, None, None

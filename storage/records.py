@@ -167,14 +167,14 @@ class Graph:
     """A graph at one stage of the stack. Inductor's own graphs (stage post_grad) carry the decisions."""
 
     graph_id: str  # "0/0.forward", "0/0.backward", "0/0.inference" for Inductor; "0/0.dynamo", … for other stages
-    compile_id: str
+    compile_id: str | None = None  # None: of no compile, as TorchScript's
     stage: str  # dynamo, pre_grad, joint, forward, backward, inference, post_grad, torchscript
     direction: str | None = None  # forward, backward, inference (forward without gradients)
     fx_key: str | None = None
     code: str | None = None  # the graph as readable text
     output_code: str | None = None  # Inductor's wrapper and kernels; stage post_grad only
     position: int = 0  # order of compilation within the run
-    reason: str | None = None  # why a graph of this stage could not be made; `code` is None then
+    reason: str | None = None  # why it could not be made (`code` is None then), or in what it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from fusionscope.collector.measure import torchscript
 from fusionscope.collector.measure.kernels import GraphOf, kernel_records
 from fusionscope.collector.measure.latency import latency_records, measure_latency
 from fusionscope.collector.measure.memory import memory_records
 from fusionscope.collector.measure.step import Model, Step, device_of, gradient_leaves, loss_of, state_kept, step_of
-from fusionscope.storage.records import HookStatus, KernelTiming, Measurement, MemoryPoint
+from fusionscope.storage.records import Graph, GraphEdge, GraphNode, HookStatus, KernelTiming, Measurement, MemoryPoint
 
-Record = Measurement | KernelTiming | MemoryPoint | HookStatus
+Record = Measurement | KernelTiming | MemoryPoint | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
     "latency_us": "latency is not recorded: every sample had a compilation inside",
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
@@ -70,7 +71,9 @@ def compare(
     steps = {"eager": step_of(model, inputs, leaves), "compiled": step_of(compiled, inputs, leaves)}
     found: dict[tuple[str, str], float] = {}
     with state_kept(leaves or (), device):
-        for record in chain(_first_call(first_call_s), _measured(steps, device, graph_of, progress)):
+        progress("TorchScript")
+        script = torchscript.graph_records(torchscript.trace(model, inputs), inputs)
+        for record in chain(_first_call(first_call_s), script, _measured(steps, device, graph_of, progress)):
             emit(record)
             if isinstance(record, Measurement):
                 found[record.variant, record.metric] = record.median

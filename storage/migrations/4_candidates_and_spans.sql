@@ -41,7 +41,7 @@ CREATE TABLE timeline (
 
 -- What kind of group it is: fused, foreach, combo, mix_order, nested; NULL: recorded before kinds were.
 ALTER TABLE fusion_groups ADD COLUMN kind VARCHAR;
--- Why a graph of this stage could not be made; its code is NULL then.
+-- Why a graph of this stage could not be made (its code is NULL then), or in what it does not hold: branches that tracing fixed.
 ALTER TABLE graphs ADD COLUMN reason VARCHAR;
 -- Rates that were measured on the device itself, and how.
 ALTER TABLE device_facts ADD COLUMN copy_gbps DOUBLE;
