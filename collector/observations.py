@@ -41,6 +41,14 @@ class BackendCalled:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphCalled:
+    """The program ran a compiled forward graph so often."""
+
+    compile_id: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTraced:
     """AOTAutograd traced a node of Dynamo's graph into this one, with others where it was decomposed."""
 

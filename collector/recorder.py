@@ -150,6 +150,8 @@ class Recording:
         if not self._own.open:
             return  # a forked child: the parent holds the run
         self._flush(final=True)
+        with self._own.guarded():
+            self._spool.rewrite(self._ledger.breaks())
         self._spool.append(self._statuses())
         self._spool.publish(self._final_run())
         self.close()

@@ -133,8 +133,9 @@ class GraphBreak:
     kind: str  # Dynamo's own name for the break, e.g. "Failed to trace builtin operator"
     reason: str | None = None
     hint: str | None = None
-    executions: int | None = None  # how often the site ran
+    executions: int | None = None  # how often the program ran the site, measuring aside
     context: str | None = None  # what Dynamo was tracing and what it does about the break, a line each
+    executions_reason: str | None = None  # why it is not known how often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

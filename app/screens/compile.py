@@ -97,7 +97,8 @@ def breaks_table(breaks: list[GraphBreak]) -> None:
     ]
     chosen = breaks[table(rows, {"times": style.number}, key="breaks", choose=True) or 0]
     where = f"{chosen.file}:{chosen.line}" if chosen.file else "unknown place"
-    text = "\n".join(filter(None, (where, chosen.kind, chosen.reason, chosen.hint and f"Hint: {chosen.hint}")))
+    times = chosen.executions_reason and f"How often it ran is not recorded: {chosen.executions_reason}."
+    text = "\n".join(filter(None, (where, chosen.kind, chosen.reason, chosen.hint and f"Hint: {chosen.hint}", times)))
     st.code(text, language=None, wrap_lines=True)
 
 

@@ -13,6 +13,7 @@ from fusionscope.collector.hooks import (
     fusion_results,
     fusion_rounds,
     fusion_scores,
+    graph_calls,
     graph_passes,
     inductor_graph,
     inductor_metrics,
@@ -32,6 +33,7 @@ from fusionscope.collector.hooks import (
 HOOKS: list[Hook] = [
     trace_stream,
     backends,
+    graph_calls,
     graph_passes,
     pattern_matches,
     partition,

@@ -21,8 +21,8 @@ from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
-from fusionscope.collector.observations import BackendCalled, KernelDefined, NodeTraced, TraceEvent
-from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphNode, IrEdge, IrNode
+from fusionscope.collector.observations import BackendCalled, GraphCalled, KernelDefined, NodeTraced, TraceEvent
+from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphBreak, GraphNode, IrEdge, IrNode
 
 _NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
 
@@ -39,7 +39,8 @@ class Ledger:
         self._links = Links()
         self.texts = Graphs()
         self.backends: dict[str, str] = {}  # compile → backend
-        self._compiles = Compiles(began, compile_limit, self.backends)
+        self._calls: dict[str, int] = {}  # compile → runs of its forward graph by the program
+        self._compiles = Compiles(began, compile_limit, self.backends, self._calls)
         self._symbols = Symbols()
         self._takers: tuple[Callable[[TraceEvent], Iterator[Any]], ...] = (
             self.texts.take,
@@ -57,12 +58,18 @@ class Ledger:
         reached = self.texts.compiled
         return sorted({name for key, name in self.backends.items() if name != "inductor" and key not in reached})
 
+    def breaks(self) -> list[GraphBreak]:
+        """Every break of the run, with how often it ran: known once the run has ended."""
+        return self._compiles.breaks()
+
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
         if isinstance(observation, TraceEvent):
             self._events.append(observation)
         elif isinstance(observation, BackendCalled):
             self.backends[observation.compile_id] = observation.backend
+        elif isinstance(observation, GraphCalled):  # of a graph that DDP split each part is called once a call
+            self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
         elif isinstance(observation, (GraphNode, NodeTraced)):
             self._nodes.append(observation)
         elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):

@@ -47,3 +47,5 @@ ALTER TABLE graphs ADD COLUMN reason VARCHAR;
 ALTER TABLE device_facts ADD COLUMN copy_gbps DOUBLE;
 ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
+-- Why it is not known how often a graph break ran.
+ALTER TABLE graph_breaks ADD COLUMN executions_reason VARCHAR;
