@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fusionscope.collector import measure
-from fusionscope.collector.measure import Comparison, Record, compare, maker, timeline
+from fusionscope.collector.measure import Comparison, Record, compare, maker, timeline, torchscript
 from fusionscope.collector.measure.device import idle_ns
 from fusionscope.collector.measure.kernels import operators_with_kernel
 from fusionscope.collector.measure.memory import memory_records
@@ -22,7 +22,16 @@ from fusionscope.collector.measure.step import step_of
 from fusionscope.collector.measure.wrappers import dispatched, kernels_marked, kernels_of, wrappers
 from fusionscope.collector.variants import besides
 from fusionscope.sample_models.mlp_parameters import MLP
-from fusionscope.storage.records import HookStatus, KernelTiming, Measurement, MemoryPoint, TimelineSpan
+from fusionscope.storage.records import (
+    Graph,
+    GraphEdge,
+    GraphNode,
+    HookStatus,
+    KernelTiming,
+    Measurement,
+    MemoryPoint,
+    TimelineSpan,
+)
 
 CPU = torch.device("cpu")
 Compared = tuple[Comparison, list[Record]]
@@ -60,6 +69,38 @@ def test_every_measurement_says_how_it_was_made(mlp: Compared) -> None:
     assert {(m.variant, m.metric) for m in made} == {(v, m) for v in ("eager", "compiled") for m in wanted} | numerics
     assert all(m.method and m.unit for m in made)
     assert mlp[0].speedup == pytest.approx(mlp[0].eager_us / mlp[0].compiled_us)  # type: ignore[operator]
+
+
+def test_the_traced_graph_holds_the_operations_of_the_model_with_their_lines(mlp: Compared) -> None:
+    nodes = [n for n in of_type(mlp[1], GraphNode) if n.op == "call_function"]
+    assert [n.target for n in nodes] == [*["aten::linear", "aten::relu"] * 4, "aten::softmax"]
+    assert (nodes[0].shape, nodes[0].dtype, nodes[0].module_path) == (("64", "512"), "float32", "layers.0")
+    assert "relu(layer(x))" in (nodes[1].source_text or "")
+    edges = {(edge.src, edge.dst) for edge in of_type(mlp[1], GraphEdge)}
+    assert {(a.node, b.node) for a, b in pairwise(nodes)} <= edges
+    traced, optimised = of_type(mlp[1], Graph)
+    assert (traced.graph_id, traced.reason) == ("torchscript", None)
+    assert (optimised.code, optimised.reason) == (None, torchscript.NO_FUSER)
+
+
+def test_a_branch_that_tracing_fixed_is_told_with_its_line() -> None:
+    def branching(x: Tensor) -> Tensor:
+        return x.sin() if x.sum() > 0 else x.cos()
+
+    traced = torchscript.trace(branching, (torch.ones(3),))
+    assert isinstance(traced, torchscript.Traced)
+    (warning,) = traced.baked_in
+    assert f"{__file__}:{branching.__code__.co_firstlineno + 1}: Converting a tensor to a Python boolean" in warning
+
+
+def test_a_model_that_cannot_be_traced_says_why_and_is_measured_all_the_same() -> None:
+    def scaled(x: Tensor, by: int) -> Tensor:
+        return x * by
+
+    (graph,) = torchscript.graph_records(torchscript.trace(scaled, (torch.ones(3), 2)), (torch.ones(3), 2))
+    assert isinstance(graph, Graph)
+    assert graph.code is None
+    assert (graph.reason or "").startswith("torch.jit.trace cannot trace this model: RuntimeError: Type 'Tuple")
 
 
 def test_generated_kernels_are_timed_under_their_graph(mlp: Compared) -> None:

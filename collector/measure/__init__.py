@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fusionscope.collector.measure import torchscript
 from fusionscope.collector.measure.device import device_records
 from fusionscope.collector.measure.kernels import GraphOf, Names, kernel_records, launches_of, profiled
 from fusionscope.collector.measure.latency import latency_records, measure_latency
@@ -16,11 +17,20 @@ from fusionscope.collector.measure.memory import memory_records
 from fusionscope.collector.measure.step import Model, device_of, gradient_leaves, loss_of, state_kept
 from fusionscope.collector.measure.timeline import SPANS, spans_of
 from fusionscope.collector.measure.variants import Make, Variant, Variants, maker
-from fusionscope.storage.records import HookStatus, KernelTiming, Measurement, MemoryPoint, TimelineSpan
+from fusionscope.storage.records import (
+    Graph,
+    GraphEdge,
+    GraphNode,
+    HookStatus,
+    KernelTiming,
+    Measurement,
+    MemoryPoint,
+    TimelineSpan,
+)
 
 __all__ = ["Comparison", "Record", "compare", "maker"]
 
-Record = Measurement | KernelTiming | MemoryPoint | TimelineSpan | HookStatus
+Record = Measurement | KernelTiming | MemoryPoint | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
     "latency_us": "latency is not recorded: every sample had a compilation inside",
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
@@ -76,9 +86,11 @@ def compare(
     device = device_of(outputs, inputs, model)
     del outputs
     with state_kept(leaves or (), device):
+        progress("TorchScript")
+        script = torchscript.graph_records(torchscript.trace(model, inputs), inputs)
         prepared = Variants(model, inputs, leaves, device)
         variants = [prepared.eager, prepared.add("compiled", compiled), *prepared.try_all(others or {}, progress)]
-        records, reasons = prepared.records, prepared.reasons
+        records, reasons = chain(script, prepared.records), prepared.reasons
         del prepared  # and eager's results, which would count as alive
         return _emitted(
             chain(records, _measured(variants, device, graph_of, reasons, progress)), variants, device, reasons, emit
