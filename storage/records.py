@@ -301,7 +301,10 @@ class FusionGroup:
     group_id: str  # the fused node's name; a single node's own name
     members: tuple[str, ...]
     position: int
-    kind: str | None = None  # fused, foreach, combo, mix_order, nested; None: recorded before kinds were
+    # single (one node); fused (pairs, one after the other); mix_order (its reductions run in different orders);
+    # nested (one reduction feeds another over the same elements); foreach (a torch._foreach_* operation); combo
+    # (independent groups in one kernel: config.combo_kernels). None: recorded before kinds were.
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

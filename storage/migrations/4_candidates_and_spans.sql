@@ -46,7 +46,9 @@ CREATE TABLE timeline (
     op VARCHAR  -- operator that launched it
 );
 
--- What kind of group it is: fused, foreach, combo, mix_order, nested; NULL: recorded before kinds were.
+-- single (one node); fused (pairs, one after the other); mix_order (its reductions run in different orders); nested
+-- (one reduction feeds another over the same elements); foreach (a torch._foreach_* operation); combo (independent
+-- groups in one kernel: config.combo_kernels). NULL: recorded before kinds were.
 ALTER TABLE fusion_groups ADD COLUMN kind VARCHAR;
 -- Why a graph of this stage could not be made; its code is NULL then.
 ALTER TABLE graphs ADD COLUMN reason VARCHAR;
