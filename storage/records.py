@@ -274,7 +274,7 @@ class FusionDecision:
     round: int  # from 1
     a: str
     b: str
-    direction: str  # vertical, horizontal, epilogue, prologue, mix_order
+    direction: str  # vertical, horizontal, epilogue, prologue; of what was fused also mix_order, nested
     verdict: str  # fused, legal (could have been), refused, untested
     reason_code: str | None = None
     reason: str | None = None  # as torch logged it; None when it refused silently
@@ -288,8 +288,8 @@ class FusionDecision:
     order_taken: int | None = None  # fused as the n-th of the graph, from 0
     result: str | None = None  # the group that came of it
     shared_bytes: int | None = None
-    ms_before: float | None = None  # benchmarked fusion: separate
-    ms_after: float | None = None  # benchmarked fusion: fused
+    ms_before: float | None = None  # benchmarked by Inductor: both apart, one after the other
+    ms_after: float | None = None  # benchmarked by Inductor: fused; of a template's candidates the fastest
     times_tested: int = 1
 
 
@@ -319,13 +319,17 @@ class NodeLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordering:
-    """What a pass did to the order of the schedule, or of the loops of a scheduler node."""
+    """What a pass did to the order of the schedule, or of the loops of a scheduler node.
+
+    A pass over the schedule that ran and changed nothing has a record with two empty orders; one that did not run has
+    none. Loops that were tried in another order and put back are no record.
+    """
 
     graph_id: str
-    pass_name: str  # reorder_for_peak_memory, loop_ordering_after_fusion, …
+    pass_name: str  # torch's function, reorder_for_peak_memory, …; of loops: loop_ordering_after_fusion, …
     subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
-    before: tuple[str, ...]
-    after: tuple[str, ...]
+    before: tuple[str, ...]  # groups by name; of loops their places and lengths: d0=64, d1=512
+    after: tuple[str, ...]  # the same names; of loops as placed before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

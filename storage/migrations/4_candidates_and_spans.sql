@@ -5,12 +5,13 @@ CREATE TABLE node_links (
     graph_b VARCHAR, node_b VARCHAR
 );
 
--- One row per pass that changed the order of the schedule, or of the loops of a scheduler node.
+-- One row per pass that could change the order of the schedule, or changed the loops of a scheduler node.
 CREATE TABLE reorderings (
     run_id VARCHAR NOT NULL, graph_id VARCHAR,
-    pass_name VARCHAR,  -- reorder_for_peak_memory, loop_ordering_after_fusion, …
+    pass_name VARCHAR,  -- torch's function, reorder_for_peak_memory, …; of loops: loop_ordering_after_fusion, …
     subject VARCHAR,  -- scheduler node whose loops changed; NULL: the schedule as a whole
-    before VARCHAR[], after VARCHAR[]
+    before VARCHAR[],  -- groups by name, or loops by place and length (d0=64); empty: the pass ran and changed nothing
+    after VARCHAR[]
 );
 
 -- One row per generated line of a kernel and FX node that it computes.
