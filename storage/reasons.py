@@ -282,9 +282,9 @@ REASONS: dict[str, Reason] = {
     ),
     "not_worth_a_benchmark": Reason(
         ("Scheduler.speedup_by_fusion",),
-        "Inductor did not fuse the pair and has no time of the fused kernel: it would be a prologue and epilogues alone "
-        "are benchmarked, no template could win even if the other node cost nothing, the fused kernel spills registers, "
-        "or it could not be compiled.",
+        "Inductor turned the pair down without a time of the fused kernel: it would be a prologue and those are not "
+        "benchmarked, the template is too slow even if the other node cost nothing, or the fused kernel spills registers "
+        "or could not be compiled.",
     ),
     # Predicates that refuse without a word
     "mix_order_full": Reason(
@@ -295,8 +295,8 @@ REASONS: dict[str, Reason] = {
     ),
     "nested_full": Reason(
         ("FusedNestedReductions.can_fuse_with",),
-        "One of the two is a reduction nested in another. It takes in only loops behind the inner one that run over all "
-        "its elements or over its results.",
+        "One of the two is a reduction nested in another. It takes in only loops behind the inner one that run over "
+        "all its elements or over its results.",
     ),
     "cpp_horizontal": Reason(
         ("CppScheduling.can_fuse_horizontal",),

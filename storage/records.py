@@ -19,6 +19,7 @@ from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
 from fusionscope.storage.pass_records import PerfHint as PerfHint
+from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
 
@@ -315,21 +316,6 @@ class NodeLink:
     node_a: str  # in the earlier stage; for a saved value in the forward
     graph_b: str
     node_b: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reordering:
-    """What a pass did to the order of the schedule, or of the loops of a scheduler node.
-
-    A pass over the schedule that ran and changed nothing has a record with two empty orders; one that did not run has
-    none. Loops that were tried in another order and put back are no record.
-    """
-
-    graph_id: str
-    pass_name: str  # torch's function, reorder_for_peak_memory, …; of loops: loop_ordering_after_fusion, …
-    subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
-    before: tuple[str, ...]  # groups by name; of loops their places and lengths: d0=64, d1=512
-    after: tuple[str, ...]  # the same names; of loops as placed before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What benchmarks decided about legal pairs: config.benchmark_fusion, and the epilogues of templates under max-autotune.
+"""What benchmarks decided about legal pairs: config.benchmark_fusion, and epilogues of templates under max-autotune.
 
 Scheduler.speedup_by_fusion answers at once, or hands back a function that benchmarks when its kernels are compiled.
 """
