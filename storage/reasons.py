@@ -283,8 +283,8 @@ REASONS: dict[str, Reason] = {
     "not_worth_a_benchmark": Reason(
         ("Scheduler.speedup_by_fusion",),
         "Inductor turned the pair down without a time of the fused kernel: it would be a prologue and those are not "
-        "benchmarked, the template is too slow even if the other node cost nothing, or the fused kernel spills registers "
-        "or could not be compiled.",
+        "benchmarked, the template is too slow even if the other node cost nothing, or the fused kernel spills "
+        "registers or could not be compiled.",
     ),
     # Predicates that refuse without a word
     "mix_order_full": Reason(

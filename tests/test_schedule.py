@@ -103,9 +103,9 @@ def test_the_order_that_saves_memory_is_recorded_with_the_one_before(store: Path
 
 
 def test_a_pass_that_changed_nothing_has_no_orders_and_one_that_did_not_run_no_record(store: Path) -> None:
-    assert schedule_passes(recorded(store, drive_mlp)) == {"reorder_for_peak_memory": ((), ())}
+    assert schedule_passes(recorded(store, drive_mlp))["reorder_for_peak_memory"] == ((), ())
     with config(reorder_for_peak_memory=False):
-        assert schedule_passes(recorded(store, drive_mlp)) == {}
+        assert "reorder_for_peak_memory" not in schedule_passes(recorded(store, drive_mlp))
 
 
 def test_what_moves_for_graph_partitions_is_recorded(store: Path) -> None:
@@ -172,7 +172,9 @@ def test_parts_that_are_asked_again_while_a_group_grows_are_no_pairs(gpu: Record
 @pytest.mark.slow
 def test_loops_that_were_turned_have_their_order_before_and_after(gpu: Recorded) -> None:
     turned = [x for x in gpu.all(records.Reordering) if x.pass_name == "loop_ordering_after_fusion"]
-    assert (("d0=512", "d1=1024"), ("d1=1024", "d0=512")) in [(x.before, x.after) for x in turned]
+    assert turned
+    assert all(sorted(x.before) == sorted(x.after) and x.before != x.after for x in turned)
+    assert ("d0=64", "d1=128", "d2=256") in {x.before for x in turned}
     fused = {name for d in gpu.all(records.FusionDecision) if d.verdict == "fused" for name in (d.a, d.b)}
     assert {x.subject for x in turned} <= fused  # turned for a pair that was refused, they are put back
     (mixed,) = {x.subject for x in gpu.all(records.Reordering) if x.pass_name == "mix_order_reduction"}
