@@ -92,6 +92,16 @@ def group_kind(node: Any) -> str:
     return "fused" if len(node.get_nodes()) > 1 else "single"
 
 
+def scheduled(schedule: Any) -> tuple[str, ...]:
+    """The scheduler nodes that a kernel is generated for, by name.
+
+    A template passes its fused node, a loop kernel a list that also holds markers (EnableReduction).
+    """
+    parts = schedule.get_nodes() if hasattr(schedule, "get_nodes") else schedule
+    nodes = [node for part in parts if hasattr(part, "get_nodes") for node in part.get_nodes()]
+    return tuple(dict.fromkeys(node.get_name() for node in nodes))
+
+
 def flops(node: Any) -> int | None:
     """Floating-point operations of a library or template call, by torch's own formulas; None where it has none.
 

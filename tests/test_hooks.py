@@ -18,7 +18,13 @@ from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import GraphBreak, HookStatus, Run
 
-NEED_CUDA = ("cudagraph_skips", "fusion_benchmarks", "kernel_configs", "loop_orders")  # nothing to see elsewhere
+NEED_CUDA = (
+    "cudagraph_skips",
+    "fusion_benchmarks",
+    "kernel_configs",
+    "loop_orders",
+    "mix_order_kernels",
+)  # nothing to see elsewhere
 NAMES = [hook.NAME for hook in HOOKS if hook.NAME not in NEED_CUDA]
 
 

@@ -161,6 +161,15 @@ def test_replaying_gives_foreach_combo_and_mix_order_groups_too(gpu: Recorded) -
 
 
 @pytest.mark.slow
+def test_every_group_of_a_gpu_has_its_kernels(gpu: Recorded) -> None:
+    called = {group for call in gpu.of(records.KernelCall, INFERENCE) for group in call.group_ids}
+    groups = {g.group_id: g.kind for g in gpu.of(records.FusionGroup, INFERENCE)}
+    without = set(groups) - called
+    assert {groups[group] for group in without} == {"single"}  # sums up what the blocks of the mix-order kernel left
+    assert len(without) == 1
+
+
+@pytest.mark.slow
 def test_parts_that_are_asked_again_while_a_group_grows_are_no_pairs(gpu: Recorded) -> None:
     decisions = [d for d in gpu.of(records.FusionDecision, INFERENCE) if d.verdict != "untested"]
     (mixed,) = [d for d in decisions if d.direction == "mix_order"]

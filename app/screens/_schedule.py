@@ -20,14 +20,18 @@ KINDS = {
 }
 PASSES = {
     "reorder_for_peak_memory": "to lower peak memory",
-    "reorder_compute_and_comm_for_overlap": "to overlap communication with computing",
-    "simple_overlap": "to overlap communication with computing",
-    "maybe_reorder_for_minimizing_partition": "for fewer partitions under CUDA graphs",
-    "reorder_for_partition_with_simple_dependency": "for fewer partitions under CUDA graphs",
-    "loop_ordering_after_fusion": "to walk a buffer as the other node of a pair does",
-    "mix_order_reduction": "to walk the elements as the other reductions of its group do",
+    "reorder_compute_and_comm_for_overlap": "to overlap communication",
+    "simple_overlap": "to overlap communication",
+    "maybe_reorder_for_minimizing_partition": "for fewer CUDA graph partitions",
+    "reorder_for_partition_with_simple_dependency": "for fewer CUDA graph partitions",
+    "loop_ordering_after_fusion": "to walk a buffer as its pair does",
+    "mix_order_reduction": "to walk elements as its group does",
 }
 MOST_NAMES = 12  # of an order, in a cell
+WIDTHS = {
+    name: {"width": width}
+    for name, width in (("pass", 220), ("why", 250), ("of", 160), ("moved", 60), ("before", 225), ("after", 225))
+}
 
 
 def schedule_tables(run: RunSummary, graph_id: str) -> None:
@@ -39,13 +43,12 @@ def schedule_tables(run: RunSummary, graph_id: str) -> None:
         for k in data.ask(schedule.kinds, run.run_id, graph_id)
     ]
     table(rows, dict.fromkeys(("groups", "scheduler nodes", "largest"), style.number), key="kinds")
-    style.section("Orders that passes changed after fusion", "orders")
+    style.section("Orders that passes changed", "orders")
     orders = data.ask(schedule.reorderings, run.run_id, graph_id)
     if not orders:
         absence(run, ("schedule_orders", "loop_orders"), "No pass that reorders ran on this graph.", "orders")
         return
-    widths = {name: {"width": width} for name, width in (("before", 330), ("after", 330), ("pass", 290), ("why", 280))}
-    table([_row(order) for order in orders], {"moved": style.number}, key="orders", config=widths)
+    table([_row(order) for order in orders], {"moved": style.number}, key="orders", config=WIDTHS)
     style.note(
         "schedule: the groups, from the first to the last that moved. loops: d0 is the outermost loop before the pass, "
         "with its length.",
@@ -58,8 +61,7 @@ def _row(order: Reorder) -> dict[str, object]:
     return {
         "pass": order.pass_name,
         "why": PASSES.get(order.pass_name),
-        "of": "schedule" if order.subject is None else f"loops of {order.subject}",
-        "computes": ", ".join(order.ops) or None,
+        "of": "schedule" if order.subject is None else f"loops of {order.subject} ({', '.join(order.ops)})",
         "moved": sum(a != b for a, b in zip(order.before, order.after, strict=True)),
         "before": _names(order.before[first:last]) or "nothing moved",
         "after": _names(order.after[first:last]) or "nothing moved",
