@@ -78,6 +78,32 @@ def node_kind(node: Any) -> str:
     return "reduction" if node.is_reduction() else "pointwise"
 
 
+def group_kind(node: Any) -> str:
+    """What made a node of the final schedule a group: see FusionGroup.kind.
+
+    Classes of torch/_inductor/scheduler.py; nested reductions came with torch 2.13. A foreach operation and a combo
+    kernel share a class: only the combo kernel is split by the custom partition algorithm.
+    """
+    match type(node).__name__:
+        case "ForeachKernelSchedulerNode":
+            return "combo" if node.use_custom_partition_algo else "foreach"
+        case "FusedMixOrderReductions":
+            return "mix_order"
+        case "FusedNestedReductions":
+            return "nested"
+    return "fused" if len(node.get_nodes()) > 1 else "single"
+
+
+def scheduled(schedule: Any) -> tuple[str, ...]:
+    """The scheduler nodes that a kernel is generated for, by name.
+
+    A template passes its fused node, a loop kernel a list that also holds markers (EnableReduction).
+    """
+    parts = schedule.get_nodes() if hasattr(schedule, "get_nodes") else schedule
+    nodes = [node for part in parts if hasattr(part, "get_nodes") for node in part.get_nodes()]
+    return tuple(dict.fromkeys(node.get_name() for node in nodes))
+
+
 def flops(node: Any) -> int | None:
     """Floating-point operations of a library or template call, by torch's own formulas; None where it has none.
 

@@ -18,6 +18,7 @@ from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
 from fusionscope.collector.ledger.links import Links
+from fusionscope.collector.ledger.loops import loop_reorderings
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
@@ -133,6 +134,7 @@ def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str 
         *facts.groups,
         *decisions,
         *untested_pairs(facts, decisions),
+        *loop_reorderings(facts.graph_id, observations),
         *realize_decisions(facts),
         *plan.points,
         *plan.buffers.values(),

@@ -1,7 +1,8 @@
 """Pairs that share a buffer and were never tested, so that "no refusal" is not read as "nothing missed".
 
 Scheduler.get_possible_fusions leaves out library calls and nodes without work (unfusable_node), and of the users of one
-buffer it pairs only those within max_fusion_buffer_group_pairwise_attempts of each other.
+buffer it pairs only those within max_fusion_buffer_group_pairwise_attempts of each other. Nodes of a foreach operation
+are together from the start.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def untested_pairs(facts: GraphFacts, decisions: Iterable[FusionDecision]) -> li
     tested = {pair for decision in decisions for pair in _node_pairs(decision)}
     found: dict[tuple[str, str], FusionDecision] = {}
     for a, b, direction, shared in [*_producers(facts), *islice(_neighbours(facts), MOST_NEIGHBOURS)]:
-        if (a, b) not in tested and (b, a) not in tested:
+        if (a, b) not in tested and (b, a) not in tested and facts.group_of.get(a) != facts.group_of.get(b, ""):
             found.setdefault((a, b), _untested(facts, a, b, direction, shared))
     return list(found.values())
 
