@@ -23,7 +23,7 @@ from fusionscope.collector.ledger.untested import untested_pairs
 from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
 from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
 
-_NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
+_READY = TABLE_OF.keys() - {IrNode, IrEdge, FusionGroup}  # those three a graph's folds read as well
 
 
 class Ledger:
@@ -56,12 +56,13 @@ class Ledger:
 
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
-        if isinstance(observation, TraceEvent):
-            self._events.append(observation)
-        elif isinstance(observation, BackendCalled):
-            self.backends[observation.compile_id] = observation.backend
-        elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):
+        kind = type(observation)
+        if kind in _READY:
             self._ready.append(observation)
+        elif kind is TraceEvent:
+            self._events.append(observation)
+        elif kind is BackendCalled:
+            self.backends[observation.compile_id] = observation.backend
         else:
             self._graphs[observation.graph_id].append(observation)
 
