@@ -225,3 +225,12 @@ class RealizeAsked:
     most_reads: int
     most_ops: int
     bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeftOut:
+    """Rows of a table that a fold did not make, because of a limit of its own."""
+
+    table: str
+    rows: int
+    limit: str  # in words
