@@ -15,6 +15,7 @@ from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
 from fusionscope.storage.device_records import KernelConfig as KernelConfig
 from fusionscope.storage.device_records import TimelineSpan as TimelineSpan
+from fusionscope.storage.finding_records import Finding as Finding
 from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
@@ -484,6 +485,7 @@ TABLES: dict[str, type[Any]] = {
     "code_lines": CodeLine,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
+    "findings": Finding,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}
