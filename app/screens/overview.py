@@ -7,6 +7,7 @@ import json
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.screens._findings import show_findings
 from fusionscope.app.table import table
 from fusionscope.app.words import arrow, headline
 from fusionscope.storage.queries import compare, compile, overview
@@ -120,6 +121,7 @@ if run.status != "complete":
 style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
 
+show_findings(run.run_id)
 style.section("What was recorded", "coverage")
 style.note(coverage(hooks), "coverage")
 if hooks:
