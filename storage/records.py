@@ -368,11 +368,12 @@ class KernelTiming:
 
     name: str
     kernel_id: str | None = None
-    variant: str  # eager, compiled
+    variant: str  # eager, compiled; another of `--variants` by its name
     calls: int  # per call of the model
     median_us: float  # one call of the kernel
     total_us: float  # per call of the model
     method: str
+    op: str | None = None  # operator that launched it; None for a generated kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,8 +425,8 @@ class MemoryOrder:
 class Measurement:
     """A measured quantity of one variant of the model."""
 
-    variant: str  # eager, compiled
-    metric: str  # latency_us, kernels, peak_bytes, first_call_s, wall_s, peak_rss_bytes, …
+    variant: str  # eager, compiled; another of `--variants` by its name
+    metric: str  # latency_us, host_us, device_us, kernels, peak_bytes, first_call_s, max_abs_error, …
     median: float
     p10: float | None = None
     p90: float | None = None

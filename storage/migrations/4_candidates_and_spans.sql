@@ -54,3 +54,7 @@ ALTER TABLE graphs ADD COLUMN reason VARCHAR;
 ALTER TABLE device_facts ADD COLUMN copy_gbps DOUBLE;
 ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
+-- Operator that launched the kernel; NULL for a generated kernel.
+ALTER TABLE kernel_timings ADD COLUMN op VARCHAR;
+-- Whether Inductor launches the binary by itself (StaticallyLaunchedCudaKernel), without Triton's Python.
+ALTER TABLE kernel_configs ADD COLUMN static_launcher BOOLEAN;
