@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from fusionscope.storage import bundle, database, findings, spool
+from fusionscope.storage import bundle, costs, database, findings, spool
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
@@ -142,6 +142,7 @@ class Library:
             if not queries.has_run(con, manifest.run_id):
                 bundle.load(con, folder, manifest)
                 reattach(con, manifest.run_id)
+                costs.write(con, manifest.run_id)
                 findings.write(con, manifest.run_id)
         return manifest.run_id
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusionscope.storage.conclusion_records import Finding as Finding
+from fusionscope.storage.conclusion_records import OpCost as OpCost
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
 from fusionscope.storage.device_records import KernelConfig as KernelConfig
 from fusionscope.storage.device_records import TimelineSpan as TimelineSpan
-from fusionscope.storage.finding_records import Finding as Finding
 from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
@@ -198,6 +199,7 @@ class GraphNode:
     source_text: str | None = None  # the text of that source line
     seq_nr: int | None = None  # shared by a forward op and its backward
     recomputed: bool | None = None  # a forward op computed again in the backward graph
+    original: str | None = None  # operator of the program that it was decomposed from, e.g. aten::gelu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,6 +489,7 @@ TABLES: dict[str, type[Any]] = {
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
     "findings": Finding,
+    "op_costs": OpCost,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}
