@@ -10,8 +10,10 @@ from typing import Any
 from fusionscope.collector.ledger import caches, side_effects
 from fusionscope.collector.ledger.attention import Attention
 from fusionscope.collector.ledger.compiles import Compiles
+from fusionscope.collector.ledger.configs import Configs
 from fusionscope.collector.ledger.cudagraphs import Recordings
 from fusionscope.collector.ledger.fusion import FusionLedger
+from fusionscope.collector.ledger.gemm import gemm_choices
 from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
@@ -20,7 +22,7 @@ from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
-from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
+from fusionscope.collector.observations import BackendCalled, KernelDefined, LauncherSeen, TraceEvent
 from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
 
 _NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
@@ -34,10 +36,12 @@ class Ledger:
         self._ready: list[Any] = []
         self._graphs: dict[str, list[object]] = defaultdict(list)
         self._events: list[TraceEvent] = []
+        self._launchers: list[LauncherSeen] = []
         self.texts = Graphs()
         self.backends: dict[str, str] = {}  # compile → backend
         self._compiles = Compiles(began, compile_limit, self.backends)
         self._symbols = Symbols()
+        self._configs = Configs()
         self._takers: tuple[Callable[[TraceEvent], Iterator[Any]], ...] = (
             self.texts.take,
             self._compiles.take,
@@ -60,6 +64,8 @@ class Ledger:
             self._events.append(observation)
         elif isinstance(observation, BackendCalled):
             self.backends[observation.compile_id] = observation.backend
+        elif isinstance(observation, LauncherSeen):
+            self._launchers.append(observation)
         elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):
             self._ready.append(observation)
         else:
@@ -76,6 +82,11 @@ class Ledger:
         for graph_id, observations in complete.items():
             facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
             records += _fold_graph(facts, observations, done.get(root_of(graph_id)))
+            self._configs.graph_ended(facts)
+        launchers, self._launchers = self._launchers, []
+        for launcher in launchers:
+            self._configs.take(launcher)
+        records += self._configs.drain(final=final)
         records += [record for event in events for take in self._takers for record in take(event)]
         records += [self.texts.subgraph(graph_id) for graph_id in complete if root_of(graph_id) != graph_id]
         if not final:
@@ -106,4 +117,5 @@ def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str 
         *plan.buffers.values(),
         *kernels,
         *calls,
+        *gemm_choices(facts, observations),
     ]
