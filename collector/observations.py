@@ -42,6 +42,23 @@ class BackendCalled:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphCalled:
+    """The program ran a compiled forward graph so often."""
+
+    compile_id: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraced:
+    """AOTAutograd traced a node of Dynamo's graph into this one, with others where it was decomposed."""
+
+    graph_id: str
+    node: str
+    dynamo_node: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundBegan:
     """The scheduler begins a fusion round over so many nodes."""
 

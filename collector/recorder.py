@@ -164,6 +164,8 @@ class Recording:
             if (fact := device_fact(self.rates)) is not None:
                 self.emit(fact)
         self._flush(final=True)
+        with self._own.guarded():
+            self._spool.rewrite(self._ledger.breaks())
         self._spool.append(self._statuses())
         self._spool.publish(self._final_run())
         self.close()

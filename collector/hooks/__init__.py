@@ -22,6 +22,7 @@ from fusionscope.collector.hooks import (
     gemm_fused,
     gemm_pipelined,
     gemm_timings,
+    graph_calls,
     graph_passes,
     inductor_graph,
     inductor_metrics,
@@ -41,6 +42,7 @@ from fusionscope.collector.hooks import (
 HOOKS: list[Hook] = [
     trace_stream,
     backends,
+    graph_calls,
     graph_passes,
     pattern_matches,
     partition,

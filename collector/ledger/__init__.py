@@ -17,13 +17,21 @@ from fusionscope.collector.ledger.gemm import gemm_choices
 from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
+from fusionscope.collector.ledger.links import Links
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
-from fusionscope.collector.observations import BackendCalled, KernelDefined, LauncherSeen, TraceEvent
-from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
+from fusionscope.collector.observations import (
+    BackendCalled,
+    GraphCalled,
+    KernelDefined,
+    LauncherSeen,
+    NodeTraced,
+    TraceEvent,
+)
+from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphBreak, GraphNode, IrEdge, IrNode
 
 _NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
 
@@ -37,9 +45,12 @@ class Ledger:
         self._graphs: dict[str, list[object]] = defaultdict(list)
         self._events: list[TraceEvent] = []
         self._launchers: list[LauncherSeen] = []
+        self._nodes: list[GraphNode | NodeTraced] = []
+        self._links = Links()
         self.texts = Graphs()
         self.backends: dict[str, str] = {}  # compile → backend
-        self._compiles = Compiles(began, compile_limit, self.backends)
+        self._calls: dict[str, int] = {}  # compile → runs of its forward graph by the program
+        self._compiles = Compiles(began, compile_limit, self.backends, self._calls)
         self._symbols = Symbols()
         self._configs = Configs()
         self._takers: tuple[Callable[[TraceEvent], Iterator[Any]], ...] = (
@@ -58,6 +69,10 @@ class Ledger:
         reached = self.texts.compiled
         return sorted({name for key, name in self.backends.items() if name != "inductor" and key not in reached})
 
+    def breaks(self) -> list[GraphBreak]:
+        """Every break of the run, with how often it ran: known once the run has ended."""
+        return self._compiles.breaks()
+
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
         if isinstance(observation, TraceEvent):
@@ -66,6 +81,10 @@ class Ledger:
             self.backends[observation.compile_id] = observation.backend
         elif isinstance(observation, LauncherSeen):
             self._launchers.append(observation)
+        elif isinstance(observation, GraphCalled):  # of a graph that DDP split each part is called once a call
+            self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
+        elif isinstance(observation, (GraphNode, NodeTraced)):
+            self._nodes.append(observation)
         elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):
             self._ready.append(observation)
         else:
@@ -75,6 +94,8 @@ class Ledger:
         """Records of everything that is complete; at the end, of what is not as well."""
         events, self._events = self._events, []
         records, self._ready = self._ready, []
+        nodes, self._nodes = self._nodes, []
+        records += [record for node in nodes for record in self._links.take(node)]
         done = {event.graph_id: event.payload for event in events if event.kind == "inductor_output_code"}
         # another thread may begin a graph at any moment
         complete = {g: self._graphs.pop(g) for g in list(self._graphs) if final or root_of(g) in done}

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fusionscope.collector.measure import torchscript
 from fusionscope.collector.measure.device import device_records
 from fusionscope.collector.measure.kernels import GraphOf, Names, kernel_records, launches_of, profiled
 from fusionscope.collector.measure.latency import latency_records, measure_latency
@@ -17,11 +18,21 @@ from fusionscope.collector.measure.ops import op_costs
 from fusionscope.collector.measure.step import Model, device_of, gradient_leaves, loss_of, state_kept
 from fusionscope.collector.measure.timeline import SPANS, spans_of
 from fusionscope.collector.measure.variants import Make, Variant, Variants, maker
-from fusionscope.storage.records import HookStatus, KernelTiming, Measurement, MemoryPoint, OpCost, TimelineSpan
+from fusionscope.storage.records import (
+    Graph,
+    GraphEdge,
+    GraphNode,
+    HookStatus,
+    KernelTiming,
+    Measurement,
+    MemoryPoint,
+    OpCost,
+    TimelineSpan,
+)
 
 __all__ = ["Comparison", "Record", "compare", "maker"]
 
-Record = Measurement | KernelTiming | MemoryPoint | OpCost | TimelineSpan | HookStatus
+Record = Measurement | KernelTiming | MemoryPoint | OpCost | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
     "latency_us": "latency is not recorded: every sample had a compilation inside",
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
@@ -77,17 +88,14 @@ def compare(
     device = device_of(outputs, inputs, model)
     del outputs
     with state_kept(leaves or (), device):
+        progress("TorchScript")
+        script = torchscript.graph_records(torchscript.trace(model, inputs), inputs)
         prepared = Variants(model, inputs, leaves, device)
         variants = [prepared.eager, prepared.add("compiled", compiled), *prepared.try_all(others or {}, progress)]
-        records, reasons = prepared.records, prepared.reasons
+        records, reasons = chain(script, prepared.records), prepared.reasons
         del prepared  # and eager's results, which would count as alive
-        return _emitted(
-            chain(records, _measured(model, variants, device, graph_of, reasons, progress)),
-            variants,
-            device,
-            reasons,
-            emit,
-        )
+        measured = _measured(model, variants, device, graph_of, reasons, progress)
+        return _emitted(chain(records, measured), variants, device, reasons, emit)
 
 
 def _emitted(

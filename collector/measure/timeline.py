@@ -43,8 +43,7 @@ def _of_launch(variant: str, launch: Launch, step: Any, device: torch.device) ->
 def _issued(variant: str, profile: Profile, step: Any, names: Names) -> Iterator[TimelineSpan]:
     """The outermost operators and kernel calls of the step, those of autograd's own thread included."""
     within = [e for e in profile.tree if e is not step and step.start_time_ns <= e.start_time_ns < step.end_time_ns]
-    operator = lambda event: event.tag == _EventType.TorchOp and is_operator(event.name)  # noqa: E731
-    for event in outermost([*step.children, *within], operator):
+    for event in outermost([*step.children, *within], _is_operator):
         name, kernel_id = names.marked(event.name) if event.name.startswith(KERNEL) else (event.name, None)
         yield TimelineSpan(
             variant=variant,
@@ -55,3 +54,7 @@ def _issued(variant: str, profile: Profile, step: Any, names: Names) -> Iterator
             kernel_id=kernel_id,
             op=event.name if is_operator(event.name) else first_operator(event),
         )
+
+
+def _is_operator(event: Any) -> bool:
+    return bool(event.tag == _EventType.TorchOp and is_operator(event.name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fusionscope.collector.measure import torchscript
 from fusionscope.collector.measure.numerics import NotComparable, numeric_records, random_state, results_of
 from fusionscope.collector.measure.step import Model, Step, step_of
 from fusionscope.collector.measure.wrappers import wrappers
@@ -58,10 +58,12 @@ class Variants:
 
     def try_all(self, makers: Mapping[str, Make], progress: Callable[[str], None]) -> Iterator[Variant]:
         """Those that can be made and run; torch's compilers and its tracer refuse with a RuntimeError."""
+        limit = torch._dynamo.config.recompile_limit + len(makers)  # each variant is one more entry of the same code
         for name, make in makers.items():
             progress(f"{name}, first call")
             try:
-                yield self.add(name, make())
+                with torch._dynamo.config.patch(recompile_limit=limit):
+                    yield self.add(name, make())
             except RuntimeError as error:
                 self.reasons.append(f"{name}: not measured: {str(error).strip().splitlines()[0]}")
 
@@ -74,7 +76,7 @@ def maker(name: str, model: Model, inputs: Sequence[Any]) -> Make:
 
 
 def _traced(model: Model, inputs: Sequence[Any]) -> Model:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that the trace fixes: the comparison with eager tells
-        traced: Model = torch.jit.trace(model, tuple(inputs), check_trace=False)  # type: ignore[no-untyped-call]
-    return traced
+    traced = torchscript.trace(model, inputs)
+    if isinstance(traced, str):
+        raise RuntimeError(traced)
+    return traced.module
