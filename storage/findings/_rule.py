@@ -82,7 +82,7 @@ class Facts:
 
     @cached_property
     def _compile_of(self) -> dict[str, str]:
-        return {graph.graph_id: graph.compile_id for graph in self._all(Graph)}
+        return {graph.graph_id: graph.compile_id for graph in self._all(Graph) if graph.compile_id}
 
 
 @dataclass(frozen=True, slots=True)
