@@ -385,3 +385,12 @@ class LauncherChosen:
 
 
 LauncherSeen = LauncherMade | LauncherTimed | LauncherChosen
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeftOut:
+    """Rows of a table that a fold did not make, because of a limit of its own."""
+
+    table: str
+    rows: int
+    limit: str  # in words
