@@ -21,6 +21,7 @@ from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import (
     Buffer,
     Compile,
+    Counter,
     FusionDecision,
     FusionGroup,
     Graph,
@@ -112,6 +113,24 @@ def test_compiles_caused_by_measuring_are_kept_apart(tmp_path: Path) -> None:
     metrics = {(m.variant, m.metric) for m in Library(tmp_path).ask(records_of, Measurement, recording.run_id)}
     assert {("eager", "latency_us"), ("compiled", "latency_us"), ("compiled", "peak_bytes")} <= metrics
     assert comparison.compiled_kernels >= 1
+
+
+def test_what_measuring_compiles_is_in_no_counter(tmp_path: Path) -> None:
+    def counters(*, measure: bool) -> dict[tuple[str | None, str], int]:
+        torch._dynamo.reset()
+        with record("counted", store=tmp_path, strict=True) as recording, torch.no_grad():
+            torch.compile(torch.sin)(torch.ones(4))
+            if measure:
+                recording.compare(torch.nn.Softmax(-1), (torch.ones(4, 6),))
+            torch.compile(torch.cos)(torch.ones(4))
+        counted = Library(tmp_path).ask(records_of, Counter, recording.run_id)
+        return {(counter.graph_id, counter.name): counter.value for counter in counted}
+
+    alone, beside = counters(measure=False), counters(measure=True)
+    assert [name for graph, name in alone if graph is None]
+    assert sorted((name, value) for (_, name), value in beside.items()) == sorted(
+        (name, value) for (_, name), value in alone.items()
+    )
 
 
 def test_a_cached_graph_shows_the_decisions_of_the_run_that_took_them(tmp_path: Path) -> None:
