@@ -19,6 +19,7 @@ from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
 from fusionscope.storage.pass_records import PerfHint as PerfHint
+from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
 
@@ -275,7 +276,7 @@ class FusionDecision:
     round: int  # from 1
     a: str
     b: str
-    direction: str  # vertical, horizontal, epilogue, prologue, mix_order
+    direction: str  # vertical, horizontal, epilogue, prologue; of what was fused also mix_order, nested
     verdict: str  # fused, legal (could have been), refused, untested
     reason_code: str | None = None
     reason: str | None = None  # as torch logged it; None when it refused silently
@@ -289,8 +290,8 @@ class FusionDecision:
     order_taken: int | None = None  # fused as the n-th of the graph, from 0
     result: str | None = None  # the group that came of it
     shared_bytes: int | None = None
-    ms_before: float | None = None  # benchmarked fusion: separate
-    ms_after: float | None = None  # benchmarked fusion: fused
+    ms_before: float | None = None  # benchmarked by Inductor: both apart, one after the other
+    ms_after: float | None = None  # benchmarked by Inductor: fused; of a template's candidates the fastest
     times_tested: int = 1
 
 
@@ -302,7 +303,10 @@ class FusionGroup:
     group_id: str  # the fused node's name; a single node's own name
     members: tuple[str, ...]
     position: int
-    kind: str | None = None  # fused, foreach, combo, mix_order, nested; None: recorded before kinds were
+    # single (one node); fused (pairs, one after the other); mix_order (its reductions run in different orders);
+    # nested (one reduction feeds another over the same elements); foreach (a torch._foreach_* operation); combo
+    # (independent groups in one kernel: config.combo_kernels). None: recorded before kinds were.
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,17 +320,6 @@ class NodeLink:
     node_a: str  # in the earlier stage; for a value that the backward needs, in the forward
     graph_b: str
     node_b: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reordering:
-    """What a pass did to the order of the schedule, or of the loops of a scheduler node."""
-
-    graph_id: str
-    pass_name: str  # reorder_for_peak_memory, loop_ordering_after_fusion, …
-    subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
-    before: tuple[str, ...]
-    after: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,11 +355,12 @@ class KernelTiming:
 
     name: str
     kernel_id: str | None = None
-    variant: str  # eager, compiled
+    variant: str  # eager, compiled; another of `--variants` by its name
     calls: int  # per call of the model
     median_us: float  # one call of the kernel
     total_us: float  # per call of the model
     method: str
+    op: str | None = None  # operator that launched it; None for a generated kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,8 +412,8 @@ class MemoryOrder:
 class Measurement:
     """A measured quantity of one variant of the model."""
 
-    variant: str  # eager, compiled
-    metric: str  # latency_us, kernels, peak_bytes, first_call_s, wall_s, peak_rss_bytes, …
+    variant: str  # eager, compiled; another of `--variants` by its name
+    metric: str  # latency_us, host_us, device_us, kernels, peak_bytes, first_call_s, max_abs_error, …
     median: float
     p10: float | None = None
     p90: float | None = None
