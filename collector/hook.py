@@ -117,19 +117,39 @@ def patched(owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]) ->
 
 @contextmanager
 def listening(logger: logging.Logger, handler: logging.Handler, level: int) -> Iterator[None]:
-    """Hear a logger from `level` on inside the context; lines that the user did not ask for go nowhere else."""
-    had = logger.level, logger.propagate
-    asked_for = logger.isEnabledFor(level)
+    """Hear a logger from `level` on inside the context; lines that the user did not ask for go nowhere else.
+
+    torch._logging.set_logs() resets the levels of torch's loggers, so that they are set again after it.
+    """
+    from torch._logging import _internal
+
+    had = _turned_up(logger, level)
+
+    def wrap(original: Callable[..., None]) -> Callable[..., None]:
+        def _init_logs(*args: Any, **kwargs: Any) -> None:
+            nonlocal had
+            original(*args, **kwargs)
+            had = _turned_up(logger, level)
+
+        return _init_logs
+
     logger.addHandler(handler)
-    if not asked_for:
-        logger.setLevel(level)
-        logger.propagate = False
     try:
-        yield
+        with patched(_internal, "_init_logs", wrap):
+            yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(had[0])
         logger.propagate = had[1]
+
+
+def _turned_up(logger: logging.Logger, level: int) -> tuple[int, bool]:
+    """Let a logger speak from `level` on, to its own handlers alone; returns its level and propagation as found."""
+    had = logger.level, logger.propagate
+    if not logger.isEnabledFor(level):
+        logger.setLevel(level)
+        logger.propagate = False
+    return had
 
 
 def missing(owner: Any, name: str, *parameters: str) -> str | None:

@@ -7,6 +7,8 @@ the median step after recording over the same in a plain process.
 calls: function calls of the same compile, recorded over plain. Nothing that runs beside it moves this number, but it
 weighs a cheap call like a dear one and does not see the C++ compiler.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
+agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
+the latter over itself beside it (A/A, the noise).
 """
 
 from __future__ import annotations
@@ -106,10 +108,51 @@ def growth(asked: argparse.Namespace) -> None:
         )
 
 
+def agree(asked: argparse.Namespace) -> None:
+    """Print what `Recording.compare` measures against torch.utils.benchmark, eager and compiled, in one process."""
+    for model in asked.models:
+        ours, again = agreement(model, asked.pairs)
+        say(f"\n{model}: latency over that of torch.utils.benchmark, {asked.pairs} times in one process")
+        for name in ours:
+            say(f"  {name:10} measured {ratios(ours[name])}  A/A {ratios(again[name])}")
+
+
+def agreement(model: str, pairs: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Variant → our latency over torch.utils.benchmark's before it, and the latter after over before."""
+    import torch
+    from torch.utils.benchmark import Timer
+
+    from fusionscope.collector.measure import compare as measured
+    from fusionscope.collector.measure.step import gradient_leaves, loss_of, step_of
+
+    net, inputs, kwargs, backward = model_of(model)
+    leaves = gradient_leaves(loss_of(net(*inputs))) if backward else None
+    models = {"eager": net, "compiled": torch.compile(net, **kwargs)}
+    timers = {
+        name: Timer("step()", globals={"step": step_of(callee, inputs, leaves)}, num_threads=torch.get_num_threads())
+        for name, callee in models.items()
+    }
+    ours: dict[str, list[float]] = {name: [] for name in models}
+    again: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(pairs):
+        before = {name: timer.blocked_autorange(min_run_time=1).median for name, timer in timers.items()}
+        found = measured(*models.values(), inputs, backward=backward, emit=lambda _: None, graph_of=lambda _: None)
+        for name, timer in timers.items():
+            ours[name].append(found.latency_us[name] / 1e6 / before[name])
+            again[name].append(timer.blocked_autorange(min_run_time=1).median / before[name])
+    return ours, again
+
+
+def ratios(values: list[float]) -> str:
+    """The median, with the lowest and highest value."""
+    return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
+
+
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
     "calls": calling,
     "growth": growth,
+    "agree": agree,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
@@ -158,15 +201,19 @@ def built(model: str) -> Callable[[], Any]:
     """A training or inference step of a compiled sample model; `gpt:N` has N layers."""
     import torch
 
+    net, inputs, kwargs, backward = model_of(model)
+    compiled = torch.compile(net, **kwargs)
+    return (lambda: compiled(*inputs).sum().backward()) if backward else (lambda: compiled(*inputs))
+
+
+def model_of(model: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]:
+    """What a sample's `build()` returns, and whether its step has a backward pass."""
     from fusionscope.sample_models import SAMPLES
 
     name, _, layers = model.partition(":")
     module = import_module(SAMPLES[name])
     net, inputs, kwargs = module.build(module.GPTConfig(layers=int(layers))) if layers else module.build()
-    compiled = torch.compile(net, **kwargs)
-    if getattr(module, "BACKWARD", False):
-        return lambda: compiled(*inputs).sum().backward()
-    return lambda: compiled(*inputs)
+    return net, inputs, kwargs, bool(getattr(module, "BACKWARD", False))
 
 
 @contextmanager

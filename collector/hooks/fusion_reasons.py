@@ -1,6 +1,7 @@
-"""Why a pair is not fused, in torch's own words, taken where torch would log them: WhyNoFuse.__call__.
+"""Why a pair is not fused, in torch's own words: WhyNoFuse is called with the reason before it logs itself.
 
-Listening to the logger instead would mean DEBUG, at which the scheduler also prints every node of every round.
+The logger would tell as much, yet stops when the user calls torch._logging.set_logs(), and at DEBUG it has torch write
+out every candidate.
 """
 
 from __future__ import annotations
@@ -15,10 +16,7 @@ from fusionscope.collector.observations import ReasonLogged
 
 NAME = "fusion_reasons"
 RECORDS = (ReasonLogged,)
-TARGETS: dict[str, tuple[str, ...]] = {
-    "torch._inductor.scheduler:WhyNoFuse": ("node1", "node2"),
-    "torch._inductor.scheduler:WhyNoFuse.__call__": ("reason",),
-}
+TARGETS = {"torch._inductor.scheduler:WhyNoFuse.__call__": ("reason",)}
 
 
 def problem() -> str | None:
@@ -28,18 +26,18 @@ def problem() -> str | None:
 
 @contextmanager
 def install(emit: Emit) -> Iterator[None]:
-    """Note each reason as it is given."""
+    """Read each reason with its arguments filled in."""
     from torch._inductor.scheduler import WhyNoFuse
 
     def wrap(original: Callable[..., None]) -> Callable[..., None]:
-        def give(why: Any, reason: str, *args: Any) -> None:
-            original(why, reason, *args)
+        def tell(why: Any, reason: str, *args: Any) -> None:
             with emit.guarded():
                 graph_id = whereabouts.graph_id()
                 if graph_id is not None:
                     emit(ReasonLogged(graph_id, why.name1, why.name2, reason % args if args else reason))
+            original(why, reason, *args)
 
-        return give
+        return tell
 
     with patched(WhyNoFuse, "__call__", wrap):
         yield

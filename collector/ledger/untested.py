@@ -1,7 +1,8 @@
 """Pairs that share a buffer and were never tested, so that "no refusal" is not read as "nothing missed".
 
 Scheduler.get_possible_fusions leaves out library calls and nodes without work (unfusable_node), and of the users of one
-buffer it pairs only those within max_fusion_buffer_group_pairwise_attempts of each other.
+buffer it pairs only those within max_fusion_buffer_group_pairwise_attempts of each other. Nodes of a foreach operation
+are together from the start.
 """
 
 from __future__ import annotations
