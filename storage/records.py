@@ -70,11 +70,11 @@ class Run:
 class HookStatus:
     """What one hook managed to record: the run's coverage statement, a row at a time."""
 
-    hook: str
+    hook: str  # or "rows of <table>", for a table that reached a limit
     state: str  # recorded, partial, unavailable, failed
     reason: str | None = None
     recorded: int = 0  # observations taken
-    lost: int = 0  # observations that raised
+    lost: int = 0  # observations that raised; rows beyond the limit
     self_s: float = 0.0  # time spent inside the hook
 
 
