@@ -158,8 +158,9 @@ kernel AS (
     SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
         coalesce(ops, 0) AS ops, coalesce(kind, if(k.backend = 'extern', 'extern', NULL)) AS kind,
         bytes_read, bytes_written,
-        if(k.backend = 'extern', bytes_read, least(bytes_read, node_reads))
-            + if(k.backend = 'extern', bytes_written, least(bytes_written, node_writes)) AS moved,
+        CASE WHEN k.backend = 'extern' THEN bytes_read + bytes_written
+            WHEN bytes_read IS NOT NULL AND bytes_written IS NOT NULL
+            THEN least(bytes_read, node_reads) + least(bytes_written, node_writes) END AS moved,
         flops, flop_dtypes, median_us, total_us, method,
         configs, decided, registers, spill_bytes, occupancy, occupancy_limit, position
     FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
