@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
+from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries._rows import fetch
+from fusionscope.storage.queries.fusion import Decision
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
 from fusionscope.storage.records import KernelCode, KernelConfig
 from fusionscope.storage.schema import columns
@@ -95,6 +97,14 @@ def code(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[KernelCod
 def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
     """A kernel's calls in order."""
     return fetch(con, Call, _CALLS, [run_id, kernel_id])
+
+
+def grown_by(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Decision]:
+    """The fusions that made the groups which a kernel runs, in the order in which the scheduler took them."""
+    groups = {group for call in calls(con, run_id, kernel_id) for group in call.group_ids}
+    pairs = fusion.decisions(con, run_id, kernel_id.rpartition("/")[0])
+    grown = [pair for pair in pairs if pair.verdict == "fused" and groups.intersection(pair.a_groups)]
+    return sorted(grown, key=lambda pair: pair.order_taken or 0)
 
 
 _KERNELS = f"""

@@ -1,0 +1,187 @@
+"""One kernel from all sides: source, operators, decisions, configurations, machine code, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from fusionscope.app import data, style
+from fusionscope.app.figures.candidates import Candidate, candidates_figure
+from fusionscope.app.screens._absence import absence
+from fusionscope.app.screens._contests import margin
+from fusionscope.app.screens._inspector import computed
+from fusionscope.app.table import table
+from fusionscope.storage.queries import fusion, kernels
+from fusionscope.storage.queries.fusion import Decision
+from fusionscope.storage.queries.kernels import Call, KernelRow
+from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import KernelCode, KernelConfig
+
+ORIGINS = {"register_pressure": "added: fewer registers"}
+LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
+TEXTS = {"ptx": "PTX", "amdgcn": "AMDGCN", "sass": "SASS"}
+CODE_PX = 520
+
+
+def details(run: RunSummary, row: KernelRow) -> None:
+    """The kernel's name with a door to its group, and a tab per side that something is known of."""
+    found = data.ask(kernels.calls, run.run_id, row.kernel_id) if row.kernel_id else []
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.code(row.name, language=None, width="content")
+        groups = [group for call in found for group in call.group_ids]
+        if groups and row.graph_id:
+            style.door("In the fusion graph", "fusion", run.run_id, graph=row.graph_id, node=groups[0])
+    if row.kernel_id is None:
+        style.note(
+            "An operator of torch, timed by its name. The library kernels that call it have rows of their own.",
+            "operator",
+        )
+        return
+    sides = _sides(run, row.kernel_id, row, found)
+    for tab, draw in zip(st.tabs(list(sides), key="kernel-tabs"), sides.values(), strict=True):
+        with tab:
+            draw()
+
+
+def _sides(run: RunSummary, kernel_id: str, row: KernelRow, calls: list[Call]) -> dict[str, Callable[[], None]]:
+    """Title of each tab and what draws it."""
+    configs = data.ask(kernels.configurations, run.run_id, kernel_id)
+    code = data.ask(kernels.code, run.run_id, kernel_id)
+    grown = data.ask(kernels.grown_by, run.run_id, kernel_id)
+    sides: dict[str, Callable[[], None]] = {
+        "Source": lambda: _source(run, row, kernel_id),
+        "Operators": lambda: _operators(run, kernel_id),
+        "Calls": lambda: _calls(calls),
+    }
+    if grown:
+        sides["Decisions"] = lambda: _decisions(row, grown)
+    if configs:
+        sides["Configurations"] = lambda: _configurations(run, configs)
+    for kind, title in TEXTS.items():
+        if texts := [text for text in code if text.kind == kind]:
+            sides[title] = lambda texts=texts: _machine_code(texts)  # type: ignore[misc]
+    return sides
+
+
+def _source(run: RunSummary, row: KernelRow, kernel_id: str) -> None:
+    kernel = data.ask(fusion.kernel_source, run.run_id, kernel_id)
+    if kernel and kernel.source:
+        st.code(kernel.source, language=LANGUAGES.get(row.backend), line_numbers=True, height=CODE_PX)
+    elif row.backend == "extern":
+        style.note("A kernel of a library: there is no generated source.", "source")
+    else:
+        absence(run, ("kernel_sources",), "Inductor defined no source for this kernel.", "source")
+
+
+def _configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
+    """Every configuration that the kernel was compiled in, with what it takes of a multiprocessor and its time."""
+    timed = [Candidate(c.config, c.time_us, c.chosen, remark=_taken(c)) for c in configs if c.time_us is not None]
+    if timed:
+        style.note(margin(timed), "margin")
+        st.plotly_chart(candidates_figure(timed), config=style.PLOT, key="candidates")
+    rows = [
+        {
+            "configuration": config.config,
+            "chosen": "undecided" if config.chosen is None else "yes" if config.chosen else "no",
+            "time": config.time_us,
+            "grid": config.grid,
+            "registers": config.registers,
+            "spills": config.spill_bytes,
+            "local words": config.n_spills,
+            "shared": config.shared_bytes,
+            "occupancy": config.occupancy,
+            "limited by": config.occupancy_limit,
+            "origin": ORIGINS.get(config.origin, config.origin),
+        }
+        for config in configs
+    ]
+    forms = dict.fromkeys(("registers", "local words"), style.number) | dict.fromkeys(("spills", "shared"), style.size)
+    table(rows, forms | {"occupancy": style.percent, "time": style.duration}, key="configurations")
+    style.note(
+        "Registers and local words (4 bytes) of a thread, shared memory of a block. Spills: bytes of stores and loads "
+        "as ptxas counts them. Occupancy is theoretical: the warps that fit, of those that a multiprocessor holds.",
+        "configurations",
+    )
+    if any(config.chosen is None for config in configs):
+        style.note(f"Undecided: {data.why_missing(run, 'autotune')}", "autotune")
+
+
+def _taken(config: KernelConfig) -> str:
+    """What a configuration takes of a multiprocessor, for the hover of its bar."""
+    return f"· {style.number(config.registers)} registers, occupancy {style.percent(config.occupancy)}"
+
+
+def _machine_code(texts: list[KernelCode]) -> None:
+    """One kind of code, of the configuration that is asked for."""
+    kind = texts[0].kind
+    names = [text.config for text in texts]
+    asked = st.selectbox("Configuration", names, key=f"{kind}-config") if len(names) > 1 else names[0]
+    st.code(texts[names.index(asked)].text, language=None, line_numbers=True, height=CODE_PX)
+
+
+def _operators(run: RunSummary, kernel_id: str) -> None:
+    """FX nodes with their lines of the model."""
+    found = data.ask(kernels.ops, run.run_id, kernel_id)
+    if not found:
+        absence(run, ("kernel_calls", "inductor_graph"), "No FX node is recorded as an origin of this kernel.", "ops")
+        return
+    rows = [
+        {
+            "node": op.node,
+            "operator": op.target,
+            "shape": "×".join(op.shape) if op.shape is not None else None,
+            "dtype": op.dtype,
+            "source": style.source_line(op.file, op.line),
+            "line": (op.source_text or "").strip(),
+            "module": op.module_path,
+            "again": "computed again" if op.recomputed else None,
+        }
+        for op in found
+    ]
+    table(rows, key="ops")
+
+
+def _decisions(row: KernelRow, grown: list[Decision]) -> None:
+    """The fusions that made the kernel what it is, in the order in which the scheduler took them."""
+    saved = sum(step.score_memory or 0 for step in grown)
+    spilled = f" It spills {style.size(row.spill_bytes)} a thread." if row.spill_bytes else ""
+    style.note(f"Grown by {style.plural(len(grown), 'fusion')} that saved {style.size(saved)}.{spilled}", "grown")
+    rows = [
+        {
+            "taken": step.order_taken,
+            "a": computed(step.a_ops),
+            "b": computed(step.b_ops),
+            "saved": step.score_memory,
+            "direction": step.direction,
+            "round": step.round,
+            "group": step.result,
+        }
+        for step in grown
+    ]
+    table(rows, {"saved": style.size, "taken": style.number, "round": style.number}, key="grown", config=GROWN_WIDTHS)
+    style.note(
+        "a and b: the last operators of each side. saved: bytes that the scheduler counted as no longer read or "
+        "written when it took the pair.",
+        "grown-how",
+    )
+
+
+GROWN_WIDTHS = {"a": {"width": 300}, "b": {"width": 300}}
+
+
+def _calls(found: list[Call]) -> None:
+    """Calls in the emitted wrapper, each with the groups that it runs."""
+    rows = [
+        {
+            "call": call.position,
+            "step": call.step,
+            "line": call.line,
+            "wrapper": call.text,
+            "groups": ", ".join(call.group_ids),
+            "computes": ", ".join(call.ops),
+            "grid": call.grid,
+        }
+        for call in found
+    ]
+    table(rows, dict.fromkeys(("call", "step", "line"), style.number), key="calls")
