@@ -225,3 +225,54 @@ class RealizeAsked:
     most_reads: int
     most_ops: int
     bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate for an operation: a library kernel, or a template in one configuration."""
+
+    name: str
+    kind: str  # library, triton, cpp, subgraph, other
+    config: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesListed:
+    """Inductor listed the candidates for an operation; a contest follows where there are several."""
+
+    graph_id: str
+    contest: int  # within the process
+    node: str | None  # FX node being lowered
+    op: str | None
+    shapes: str
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTimed:
+    """A candidate was benchmarked, or its time remembered."""
+
+    graph_id: str
+    contest: int
+    position: int  # in the list
+    op: str  # as Inductor names the contest
+    ms: float  # infinite where it could not run
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFailed:
+    """A candidate could not be compiled or run."""
+
+    graph_id: str
+    contest: int
+    position: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateTaken:
+    """The scheduler ended a contest with this template."""
+
+    graph_id: str
+    contest: int
+    position: int

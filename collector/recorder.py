@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionscope.collector import environment, whereabouts
+from fusionscope.collector.device import MeasuredRates, device_fact
 from fusionscope.collector.hook import Emit, Hook
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.ledger import Ledger
@@ -47,6 +48,7 @@ class Recording:
         import torch
 
         self.run_id, self.store = run.run_id, store
+        self.rates: MeasuredRates | None = None  # of the device, where measuring found them
         self._run, self._strict, self._stop_after = run, strict, stop_after
         self._ledger = Ledger(time.time(), torch._dynamo.config.recompile_limit)
         self._spool = Spool.create(store, run)
@@ -149,6 +151,9 @@ class Recording:
     def _publish(self) -> None:
         if not self._own.open:
             return  # a forked child: the parent holds the run
+        with self._own.guarded():
+            if (fact := device_fact(self.rates)) is not None:
+                self.emit(fact)
         self._flush(final=True)
         self._spool.append(self._statuses())
         self._spool.publish(self._final_run())

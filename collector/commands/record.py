@@ -122,9 +122,9 @@ def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, opt
         if built.compile_kwargs is not None:
             compiled = torch.compile(built.model, **(built.compile_kwargs | given_here))
         model.drive(compiled, built.inputs)
-    if (target := present()) is not None:
-        for fact in (target, *undecided()):
-            recording.emit(fact)
+    if present() is not None:
+        for status in undecided():
+            recording.emit(status)
     elif built.compile_kwargs is None:
         say(f"{model.name} compiles by itself what it wants compiled, so there is no eager twin to measure against")
     elif not options.no_measure:

@@ -12,6 +12,7 @@ from fusionscope.collector.ledger.attention import Attention
 from fusionscope.collector.ledger.compiles import Compiles
 from fusionscope.collector.ledger.cudagraphs import Recordings
 from fusionscope.collector.ledger.fusion import FusionLedger
+from fusionscope.collector.ledger.gemm import gemm_choices
 from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
@@ -106,4 +107,5 @@ def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str 
         *plan.buffers.values(),
         *kernels,
         *calls,
+        *gemm_choices(facts, observations),
     ]

@@ -1,4 +1,4 @@
--- One row per GPU that the run was recorded for without having one.
+-- One row per GPU that the run used, or was recorded for without having one.
 CREATE TABLE device_facts (
     run_id VARCHAR NOT NULL,
     name VARCHAR,  -- as --target names it

@@ -56,3 +56,5 @@ ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
 -- How a GPU multiplies float32, as set when the run ended: ieee, tf32.
 ALTER TABLE runs ADD COLUMN fp32_matmul VARCHAR;
+-- Whether Inductor launches the binary by itself (StaticallyLaunchedCudaKernel), without Triton's Python.
+ALTER TABLE kernel_configs ADD COLUMN static_launcher BOOLEAN;
