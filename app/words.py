@@ -40,6 +40,9 @@ METRICS = {
     "kernels": Metric("Kernels per call", "count", pictured=True),
     "peak_bytes": Metric("Peak memory above entry", "bytes", pictured=True),
     "peak_rss_bytes": Metric("Peak resident memory of the process", "bytes", pictured=True),
+    "device_us": Metric("Device at work in one call", "us"),
+    "host_us": Metric("Host, to issue one call", "us"),
+    "launch_gap_us": Metric("Device idle in one call", "us"),
     "base_bytes": Metric("Alive before the call", "bytes"),
     "first_call_s": Metric("First call, compiling included", "s"),
 }

@@ -31,18 +31,18 @@ class Yardstick:
 
 
 def at_least(moved: int | None, flops: int | None, tflops: float | None, device: DeviceFact) -> Bound | None:
-    """Roofline lower bound in µs: max(bytes / bandwidth, operations / rate); None where neither is known.
+    """Roofline lower bound in µs: max(bytes / bandwidth, operations / rate); None where neither quotient is known.
 
     Williams, Waterman, Patterson, "Roofline" (CACM 2009), solved for time. `moved` is bytes, `flops` operations of one
     call, `tflops` their `operation_rate`. Both rates are the maker's, which no kernel exceeds, with one exception: what
     an earlier kernel left in the L2 cache is read faster than from memory.
     """
-    times = {
-        "memory": None if moved is None else moved / (device.bandwidth_gbps * _BYTES_PER_US),
-        "operations": None if flops is None or tflops is None else flops / (tflops * _OPERATIONS_PER_US),
-    }
-    known = {by: us for by, us in times.items() if us is not None}
-    return max((Bound(us, by) for by, us in known.items()), key=lambda bound: bound.us, default=None)
+    bounds = []
+    if moved is not None and device.bandwidth_gbps is not None:
+        bounds.append(Bound(moved / (device.bandwidth_gbps * _BYTES_PER_US), "memory"))
+    if flops is not None and tflops is not None:
+        bounds.append(Bound(flops / (tflops * _OPERATIONS_PER_US), "operations"))
+    return max(bounds, key=lambda bound: bound.us, default=None)
 
 
 def operation_rate(device: DeviceFact, dtypes: Iterable[str], fp32_matmul: str | None) -> float | None:
@@ -56,7 +56,9 @@ def operation_rate(device: DeviceFact, dtypes: Iterable[str], fp32_matmul: str |
         return None
     if factors & _HALF:
         return device.bf16_tflops
-    return device.fp32_tflops if fp32_matmul == "ieee" else device.bf16_tflops / 2
+    if fp32_matmul == "ieee":
+        return device.fp32_tflops
+    return None if device.bf16_tflops is None else device.bf16_tflops / 2
 
 
 def achieved_gbps(moved: int | None, us: float | None) -> float | None:
@@ -69,15 +71,22 @@ def achieved_tflops(flops: int | None, us: float | None) -> float | None:
     return flops / (us * _OPERATIONS_PER_US) if flops is not None and us else None
 
 
-def bandwidth_yardstick(device: DeviceFact) -> Yardstick:
+def bandwidth_yardstick(device: DeviceFact) -> Yardstick | None:
     """The bandwidth of a large copy where it was measured on the device itself, else the maker's number."""
-    if device.copy_gbps is not None:
-        return Yardstick(device.copy_gbps, "a large copy, measured on this GPU", True)
-    return Yardstick(device.bandwidth_gbps, f"the maker's number ({device.source})", False)
+    return _yardstick(device.copy_gbps, "a large copy", device.bandwidth_gbps, device.source)
 
 
-def matmul_yardstick(device: DeviceFact) -> Yardstick:
+def matmul_yardstick(device: DeviceFact) -> Yardstick | None:
     """The rate of a large product in bfloat16 where it was measured, else the maker's number."""
-    if device.matmul_tflops is not None:
-        return Yardstick(device.matmul_tflops, "a large bfloat16 product, measured on this GPU", True)
-    return Yardstick(device.bf16_tflops, f"the maker's number ({device.source})", False)
+    return _yardstick(device.matmul_tflops, "a large bfloat16 product", device.bf16_tflops, device.source)
+
+
+def _yardstick(measured: float | None, of: str, made_for: float | None, source: str) -> Yardstick | None:
+    if measured is not None:
+        return Yardstick(measured, f"{of}, measured on this GPU", True)
+    return None if made_for is None else Yardstick(made_for, f"the maker's number ({source})", False)
+
+
+def share(achieved: float | None, yardstick: Yardstick | None) -> float | None:
+    """What was achieved as a fraction of the yardstick's rate; None where one of both is not known."""
+    return None if achieved is None or yardstick is None else achieved / yardstick.rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
@@ -25,12 +25,14 @@ def against_roofline(kernels: Sequence[Judged], yardstick: Yardstick, maker_gbps
     """
     drawn = [k for k in kernels if k.bound and k.row.median_us]
     figure = _points(drawn, lambda k: k.bound.us if k.bound else 0.0, lambda k: k.row.median_us or 0.0)
-    low, high = _reach(k.bound.us for k in drawn if k.bound)
-    _line(figure, low, high, 1.0, "lower bound")
+    bounds = [k.bound.us for k in drawn if k.bound]
+    low, high = _reach(bounds)
+    _line(figure, low, high, 1.0, "lower bound", above=False)
     if yardstick.measured:
-        _line(figure, low, high, maker_gbps / yardstick.rate, "at the copy bandwidth")
+        _line(figure, low, high, maker_gbps / yardstick.rate, "at the bandwidth of a copy")
     _time_axis(figure.update_xaxes, "lower bound of a call", low, high)
-    _time_axis(figure.update_yaxes, "measured time of a call", *_reach(k.row.median_us or 0.0 for k in drawn))
+    times = _reach([*bounds, *(k.row.median_us or 0.0 for k in drawn)])
+    _time_axis(figure.update_yaxes, "measured time of a call", *times)
     return _framed(figure)
 
 
@@ -38,13 +40,15 @@ def against_bytes(kernels: Sequence[Judged]) -> go.Figure:
     """Measured µs of a call over the bytes that it moves, both logarithmic, with lines of equal bandwidth."""
     drawn = [k for k in kernels if k.row.moved and k.row.median_us]
     figure = _points(drawn, lambda k: float(k.row.moved or 0), lambda k: k.row.median_us or 0.0)
-    low, high = _reach(float(k.row.moved or 0) for k in drawn)
+    low, high = _reach([float(k.row.moved or 0) for k in drawn])
     fast, slow = max(k.gbps or 0.0 for k in drawn), min(k.gbps or 0.0 for k in drawn)
     for gbps in BANDWIDTHS:
         if slow / 10 <= gbps <= fast * 10:
             _line(figure, low, high, 1 / (gbps * 1e3), f"{style.number(gbps)} GB/s")
-    figure.update_xaxes(type="log", title="bytes that a call moves", range=_decades(low, high), **_byte_ticks(low, high))
-    _time_axis(figure.update_yaxes, "measured time of a call", *_reach(k.row.median_us or 0.0 for k in drawn))
+    figure.update_xaxes(
+        type="log", title="bytes that a call moves", range=_decades(low, high), **_byte_ticks(low, high)
+    )
+    _time_axis(figure.update_yaxes, "measured time of a call", *_reach([k.row.median_us or 0.0 for k in drawn]))
     return _framed(figure)
 
 
@@ -53,8 +57,10 @@ def against_registers(kernels: Sequence[Judged]) -> go.Figure:
     drawn = [k for k in kernels if k.least_us and k.row.registers is not None]
     figure = _points(drawn, lambda k: k.least_us or 0.0, lambda k: float(k.row.registers or 0))
     figure.add_hline(MOST_REGISTERS, line={"color": style.LOSS, "width": 1, "dash": "dot"})
-    _time_axis(figure.update_xaxes, "lower bound of all calls", *_reach(k.least_us or 0.0 for k in drawn))
-    figure.update_yaxes(title="registers of a thread", range=[0, 275], tickvals=[0, 32, 64, 128, 168, 255], zeroline=False)
+    _time_axis(figure.update_xaxes, "lower bound of all calls", *_reach([k.least_us or 0.0 for k in drawn]))
+    figure.update_yaxes(
+        title="registers of a thread", range=[0, 275], tickvals=[0, 32, 64, 128, 168, 255], zeroline=False
+    )
     return _framed(figure)
 
 
@@ -99,8 +105,8 @@ def _story(kernel: Judged) -> str:
     return "<br>".join(filter(None, facts))
 
 
-def _line(figure: go.Figure, low: float, high: float, slope: float, name: str) -> None:
-    """y = slope · x with its name at the upper end."""
+def _line(figure: go.Figure, low: float, high: float, slope: float, name: str, above: bool = True) -> None:
+    """y = slope · x with its name at the upper end, above the line or below it."""
     figure.add_scatter(
         x=[low, high],
         y=[low * slope, high * slope],
@@ -115,12 +121,13 @@ def _line(figure: go.Figure, low: float, high: float, slope: float, name: str) -
         text=name,
         showarrow=False,
         xanchor="right",
-        yanchor="bottom",
+        yanchor="bottom" if above else "top",
+        yshift=0 if above else -14,
         font={"size": 11, "color": style.GREY},
     )
 
 
-def _reach(values: Iterator[float]) -> tuple[float, float]:
+def _reach(values: Sequence[float]) -> tuple[float, float]:
     """The least and largest value with half a decade of room on either side."""
     known = sorted(value for value in values if value > 0) or [1.0]
     return known[0] / 3, known[-1] * 3

@@ -21,7 +21,7 @@ from fusionscope.storage.records import KernelCode, KernelConfig
 ORIGINS = {"register_pressure": "added: fewer registers"}
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
 TEXTS = {"ptx": "PTX", "amdgcn": "AMDGCN", "sass": "SASS"}
-CODE_PX = 520
+CODE_PX, CODE_LINES = 520, 25  # a text of so many lines scrolls in that height
 
 
 def details(run: RunSummary, row: KernelRow) -> None:
@@ -67,11 +67,17 @@ def _sides(run: RunSummary, kernel_id: str, row: KernelRow, calls: list[Call]) -
 def _source(run: RunSummary, row: KernelRow, kernel_id: str) -> None:
     kernel = data.ask(fusion.kernel_source, run.run_id, kernel_id)
     if kernel and kernel.source:
-        st.code(kernel.source, language=LANGUAGES.get(row.backend), line_numbers=True, height=CODE_PX)
+        _code(kernel.source, LANGUAGES.get(row.backend))
     elif row.backend == "extern":
         style.note("A kernel of a library: there is no generated source.", "source")
     else:
         absence(run, ("kernel_sources",), "Inductor defined no source for this kernel.", "source")
+
+
+def _code(text: str, language: str | None) -> None:
+    """Numbered lines; a long text scrolls."""
+    height = CODE_PX if text.count("\n") >= CODE_LINES else "content"
+    st.code(text, language=language, line_numbers=True, height=height)  # type: ignore[arg-type]
 
 
 def _configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
@@ -117,7 +123,7 @@ def _machine_code(texts: list[KernelCode]) -> None:
     kind = texts[0].kind
     names = [text.config for text in texts]
     asked = st.selectbox("Configuration", names, key=f"{kind}-config") if len(names) > 1 else names[0]
-    st.code(texts[names.index(asked)].text, language=None, line_numbers=True, height=CODE_PX)
+    _code(texts[names.index(asked)].text, None)
 
 
 def _operators(run: RunSummary, kernel_id: str) -> None:

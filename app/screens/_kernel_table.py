@@ -14,6 +14,7 @@ from fusionscope.app.table import table
 from fusionscope.storage.queries.rooflines import Judged
 from fusionscope.storage.queries.runs import RunSummary
 
+NAME_CHARS = 36
 FEW = 0.8  # of the time: how few kernels take that much
 
 
@@ -85,11 +86,13 @@ def _spilling(kernels: Sequence[Judged]) -> str:
     spilling = [count for count in known if count]
     if not spilling:
         return "; none spills" if known else ""
-    return f"; {len(spilling)} {'spills' if len(spilling) == 1 else 'spill'}, up to {style.size(max(spilling))} a thread"
+    return (
+        f"; {len(spilling)} {'spills' if len(spilling) == 1 else 'spill'}, up to {style.size(max(spilling))} a thread"
+    )
 
 
 def _article(name: str | None) -> str:
-    return f"{'an' if (name or '')[:1] in 'AH' else 'a'} {name}"
+    return f"{'an' if (name or ' ')[0] in 'AHM' else 'a'} {name}"
 
 
 def made_of(kernels: Sequence[Judged]) -> str:
@@ -115,7 +118,7 @@ def kernel_table(kernels: Sequence[Judged], key: str) -> int | None:
         key=key,
         choose=True,
         config={
-            "kernel": {"width": 230},
+            "kernel": {"width": 250},
             "share": _bar("share", 100, "%.1f %%"),
             "registers": _bar("registers", MOST_REGISTERS, "%d"),
             "occupancy": _bar("occupancy", 100, "%.0f %%"),
@@ -132,7 +135,7 @@ def _line(kernel: Judged, total: float, compared: bool) -> dict[str, object]:
     row = kernel.row
     weight = row.total_us if row.total_us is not None else kernel.least_us
     return {
-        "kernel": row.name,
+        "kernel": style.short(row.name, NAME_CHARS),
         "share": _hundredfold(weight / total) if weight is not None and total else None,
         "total": row.total_us,
         "one call": row.median_us,

@@ -7,6 +7,7 @@ import json
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.screens import _launching
 from fusionscope.app.table import table
 from fusionscope.app.words import arrow, headline
 from fusionscope.storage.queries import compare, compile, overview
@@ -117,8 +118,10 @@ if run.status != "complete":
     reason = run.status_reason or "no reason was recorded"
     verb = "failed" if run.status == "failed" else f"is {run.status}"
     style.notice(f"This run {verb}: {reason.rstrip('.')}. What follows is what was recorded.", "status")
-style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
+answer = headline(run, measurements, data.ask(compile.compiles, run.run_id))
+style.sentence(" ".join(filter(None, (answer, _launching.sentence(measurements)))))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
+_launching.strip(run, measurements, "overview")
 
 style.section("What was recorded", "coverage")
 style.note(coverage(hooks), "coverage")

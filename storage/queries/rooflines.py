@@ -10,7 +10,7 @@ from fusionscope.storage import roofline
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.queries.kernels import KernelRow, kernels
 from fusionscope.storage.records import DeviceFact, Run
-from fusionscope.storage.roofline import Bound
+from fusionscope.storage.roofline import Bound, Yardstick
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,13 @@ def _judge(row: KernelRow, gpu: DeviceFact | None, fp32_matmul: str | None) -> J
     if gpu is None:
         return Judged(row, None, gbps, None, tflops, None)
     rate = roofline.operation_rate(gpu, row.flop_dtypes or (), fp32_matmul)
-    yardstick = roofline.matmul_yardstick(gpu).rate if rate == gpu.bf16_tflops else rate
+    half = rate is not None and rate == gpu.bf16_tflops
+    yardstick = roofline.matmul_yardstick(gpu) if half else rate and Yardstick(rate, "the maker's number", False)
     return Judged(
         row,
         roofline.at_least(row.moved, row.flops, rate, gpu),
         gbps,
-        None if gbps is None else gbps / roofline.bandwidth_yardstick(gpu).rate,
+        roofline.share(gbps, roofline.bandwidth_yardstick(gpu)),
         tflops,
-        None if tflops is None or yardstick is None else tflops / yardstick,
+        roofline.share(tflops, yardstick or None),
     )
