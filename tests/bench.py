@@ -4,6 +4,7 @@ compile: CPU time (children included) and wall time of one cold compile with its
 recorded over plain; beside it plain over plain (A/A, the noise) and torch's own structured trace over plain; then the
 median step after recording over the same in a plain process.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
+targets: seconds per kernel to record three programs for an H200 that is not here, and what part of them is recording.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bench_targets import PROGRAMS, costs
+
 MODELS = ("mlp_parameters", "transformer_step", "gpt:12")
 VARIANTS = ("plain", "again", "recorded", "trace")
 STEPS = 30
@@ -32,7 +35,7 @@ LAYERS = (1, 2, 4, 8, 16, 32)
 def main() -> None:
     """Run the bench that is asked for, or one measurement in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("compile", "growth", "one"))
+    parser.add_argument("what", choices=("compile", "growth", "targets", "one"))
     parser.add_argument("--pairs", type=int, default=3, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
@@ -43,6 +46,9 @@ def main() -> None:
     elif asked.what == "compile":
         for model in asked.models:
             compare(model, asked.pairs)
+    elif asked.what == "targets":
+        for caches, cost in costs(PROGRAMS, "H200"):
+            say(f"{caches:8}{cost}")
     else:
         for layers in asked.layers:
             grow(layers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
@@ -52,7 +53,6 @@ def _sides(run: RunSummary, kernel_id: str, row: KernelRow, calls: list[Call]) -
     sides: dict[str, Callable[[], None]] = {
         "Source": lambda: _source(run, row, kernel_id),
         "Operators": lambda: _operators(run, kernel_id),
-        "Calls": lambda: _calls(calls),
     }
     if grown:
         sides["Decisions"] = lambda: _decisions(row, grown)
@@ -60,8 +60,8 @@ def _sides(run: RunSummary, kernel_id: str, row: KernelRow, calls: list[Call]) -
         sides["Configurations"] = lambda: _configurations(run, configs)
     for kind, title in TEXTS.items():
         if texts := [text for text in code if text.kind == kind]:
-            sides[title] = lambda texts=texts: _machine_code(texts)  # type: ignore[misc]
-    return sides
+            sides[title] = partial(_machine_code, texts)
+    return sides | {"Calls": lambda: _calls(calls)}
 
 
 def _source(run: RunSummary, row: KernelRow, kernel_id: str) -> None:

@@ -54,7 +54,9 @@ def opening(run: RunSummary, kernels: Sequence[Judged]) -> str:
         answer = f"{_few(timed)} {what}, {style.duration(_weight(timed))} a call of the model"
     elif ranked:
         least = f"A call needs at least {style.duration(_weight(ranked))} on {_article(run.device_name)}"
-        answer = f"{least} (a lower bound, no prediction); {_few(ranked)} it"
+        rest = sum(k.row.kernel_id is not None for k in kernels) - len(ranked)
+        unknown = f", of {rest} more the bytes are not known" if rest else ""
+        answer = f"{least} (a lower bound, no prediction); {_few(ranked)} it{unknown}"
     else:
         answer = _untimed(kernels)
     return f"{answer}{_spilling(kernels)}."

@@ -99,6 +99,14 @@ def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
     return fetch(con, Call, _CALLS, [run_id, kernel_id])
 
 
+def nodes(con: DuckDBPyConnection, run_id: str, graph_id: str) -> dict[str, set[str]]:
+    """Kernel id -> the scheduler nodes that it computes, over all its calls in a graph."""
+    found: dict[str, set[str]] = {}
+    for kernel_id, members in con.execute(_NODES, [run_id, graph_id]).fetchall():
+        found.setdefault(kernel_id, set()).update(members)
+    return found
+
+
 def grown_by(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Decision]:
     """The fusions that made the groups which a kernel runs, in the order in which the scheduler took them."""
     groups = {group for call in calls(con, run_id, kernel_id) for group in call.group_ids}
@@ -223,4 +231,10 @@ SELECT c.position, step, line, trim(string_split(output_code, chr(10))[line]) AS
     coalesce(ops, []) AS ops, grid
 FROM kernel_calls c JOIN graphs USING (run_id, graph_id) LEFT JOIN described d ON d.position = c.position
 WHERE run_id = $1 AND kernel_id = $2 ORDER BY c.position
+"""
+
+_NODES = """
+SELECT kernel_id, members
+FROM (SELECT run_id, graph_id, kernel_id, unnest(group_ids) AS group_id FROM kernel_calls)
+JOIN fusion_groups USING (run_id, graph_id, group_id) WHERE run_id = $1 AND graph_id = $2
 """
