@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 LIBRARY_CALLS = (  # lines of the wrapper that call a library (torch/_inductor/codegen/wrapper.py)
@@ -38,6 +39,23 @@ class BackendCalled:
 
     compile_id: str
     backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCalled:
+    """The program ran a compiled forward graph so often."""
+
+    compile_id: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraced:
+    """AOTAutograd traced a node of Dynamo's graph into this one, with others where it was decomposed."""
+
+    graph_id: str
+    node: str
+    dynamo_node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,3 +294,51 @@ class TemplateTaken:
     graph_id: str
     contest: int
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A Triton kernel by its name in the wrapper of a graph."""
+
+    graph_id: str
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherMade:
+    """A Triton kernel was compiled in one configuration and can be launched."""
+
+    name: KernelName
+    config: str
+    num_warps: int
+    num_stages: int
+    registers: int | None
+    n_spills: int | None
+    shared_bytes: int | None
+    static: bool
+    architecture: str  # sm_90, gfx942
+    artifacts: Path  # folder of what the kernel became, stage by stage
+    grid: Any | None  # GridExpr of triton_heuristics.py: blocks by the numbers that a call passes
+    parameters: tuple[str, ...]  # what a call passes, in order
+    constants: dict[str, int]  # what is fixed in the kernel
+    origin: str  # as in kernel_configs
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherTimed:
+    """A configuration was benchmarked."""
+
+    name: KernelName
+    config: str
+    ms: float  # infinite where it was passed over, since its registers spill
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherChosen:
+    """The kernel runs in this configuration from now on."""
+
+    name: KernelName
+    config: str
+
+
+LauncherSeen = LauncherMade | LauncherTimed | LauncherChosen

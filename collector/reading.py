@@ -5,8 +5,10 @@ from __future__ import annotations
 import linecache
 import re
 import weakref
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from fusionscope.storage.records import GraphNode
@@ -134,7 +136,11 @@ def source_of(stack_trace: str | None) -> tuple[str | None, int | None, str | No
 
     A torch function mode, such as `with torch.device(…)`, is traced through and stands innermost.
     """
-    frames = [(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")]
+    return users_line([(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")])
+
+
+def users_line(frames: Sequence[tuple[str, int]]) -> tuple[str | None, int | None, str | None]:
+    """File, line and text of the last of the frames that is not torch's own, or of the last one."""
     outside = [frame for frame in frames if not frame[0].startswith(_torch_folder())]
     if not frames:
         return None, None, None
@@ -158,11 +164,19 @@ def module_path(node: Any) -> str | None:
     return _GLOBAL_ROOT.sub(r"\1", _LOCAL_ROOT.sub("", path)) or None
 
 
+def traced_from(node: Any) -> str | None:
+    """The node of Dynamo's graph behind this one: the root of its provenance (torch/fx/traceback.py, NodeSource)."""
+    source = next(iter(node.meta.get("from_node") or ()), None)
+    while source is not None and source.from_node:
+        source = source.from_node[0]
+    return source.name if source is not None else None
+
+
 def tensor_value(node: Any) -> Any | None:
-    """The example tensor of an FX node, or None."""
+    """The example tensor of an FX node, or None; Dynamo's graph has it by another name."""
     import torch
 
-    value = node.meta.get("val")
+    value = node.meta.get("val", node.meta.get("example_value"))
     return value if isinstance(value, torch.Tensor) else None
 
 
@@ -185,7 +199,7 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         node=node.name,
         position=position,
         op=node.op,
-        target=str(node.target),
+        target=_target(node.target),
         shape=None if value is None else tuple(str(size) for size in value.shape),
         stride=_strides(value),
         dtype=None if value is None else short_dtype(value.dtype),
@@ -196,6 +210,11 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         source_text=text,
         seq_nr=_sequence(node.meta.get("seq_nr")),
     )
+
+
+def _target(target: Any) -> str:
+    """What a node calls; a function of Python by its module and name, since it prints with its address."""
+    return f"{target.__module__}.{target.__qualname__}" if isinstance(target, FunctionType) else str(target)
 
 
 def _strides(value: Any) -> tuple[str, ...] | None:

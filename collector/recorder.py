@@ -22,6 +22,7 @@ from fusionscope.collector.ledger import Ledger
 from fusionscope.collector.observations import COMPILE_ENDS, TraceEvent
 from fusionscope.collector.signals import Terminated, ctrl_c_waits, sigterm_unwinds
 from fusionscope.collector.torch_facts import outside_supported_range
+from fusionscope.collector.variants import besides
 from fusionscope.storage.database import StorageError
 from fusionscope.storage.library import Library, default_address
 from fusionscope.storage.records import HookStatus, Run
@@ -88,28 +89,36 @@ class Recording:
         *,
         compiled: Callable[..., Any] | None = None,
         backward: bool = False,
+        variants: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
     ) -> Comparison:
         """Measure `model` eager against compiled on `inputs`; grad mode is the caller's.
 
-        `compiled` defaults to `torch.compile(model)` in the run's mode. See `fusionscope.collector.measure.compare`.
+        `compiled` defaults to `torch.compile(model)` in the run's mode. `variants` are measured besides, names of
+        `fusionscope.collector.variants`; ValueError where one is unknown. See `fusionscope.collector.measure.compare`.
         """
         import torch
 
-        from fusionscope.collector.measure import compare
+        from fusionscope.collector.measure import compare, maker
+        from fusionscope.collector.measure.device import measured_rates
 
         eager = getattr(model, "_orig_mod", model)  # of torch.compile(module)
+        asked = besides(variants, self._run.mode, self._run.dynamic)
         with self.measuring():
             default = torch.compile(eager, mode=self._run.mode, dynamic=self._run.dynamic)
-            return compare(
+            comparison = compare(
                 eager,
                 default if compiled is None else compiled,  # a compiled module without len() has no truth value
                 inputs,
                 backward=backward,
+                others={name: maker(name, eager, inputs) for name in asked},
                 emit=self.emit,
                 graph_of=self._graph_of,
                 progress=progress or (lambda _: None),
             )
+            if self.rates is None and environment.device()[0] == "cuda":
+                self.rates = measured_rates(torch.device("cuda"))
+            return comparison
 
     def _graph_of(self, wrapper_file: str) -> str | None:
         self._flush()
@@ -155,6 +164,8 @@ class Recording:
             if (fact := device_fact(self.rates)) is not None:
                 self.emit(fact)
         self._flush(final=True)
+        with self._own.guarded():
+            self._spool.rewrite(self._ledger.breaks())
         self._spool.append(self._statuses())
         self._spool.publish(self._final_run())
         self.close()

@@ -134,8 +134,9 @@ class GraphBreak:
     kind: str  # Dynamo's own name for the break, e.g. "Failed to trace builtin operator"
     reason: str | None = None
     hint: str | None = None
-    executions: int | None = None  # how often the site ran
+    executions: int | None = None  # how often the program ran the site, measuring aside
     context: str | None = None  # what Dynamo was tracing and what it does about the break, a line each
+    executions_reason: str | None = None  # why it is not known how often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,19 +169,19 @@ class Graph:
     """A graph at one stage of the stack. Inductor's own graphs (stage post_grad) carry the decisions."""
 
     graph_id: str  # "0/0.forward", "0/0.backward", "0/0.inference" for Inductor; "0/0.dynamo", … for other stages
-    compile_id: str
+    compile_id: str | None = None  # None: of no compile, as TorchScript's
     stage: str  # dynamo, pre_grad, joint, forward, backward, inference, post_grad, torchscript
     direction: str | None = None  # forward, backward, inference (forward without gradients)
     fx_key: str | None = None
     code: str | None = None  # the graph as readable text
     output_code: str | None = None  # Inductor's wrapper and kernels; stage post_grad only
     position: int = 0  # order of compilation within the run
-    reason: str | None = None  # why a graph of this stage could not be made; `code` is None then
+    reason: str | None = None  # why it could not be made (`code` is None then), or in what it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """An FX node: of the graphs that Inductor compiles, and of AOTAutograd's forward and backward."""
+    """An FX node: of the graphs that Inductor compiles, AOTAutograd's forward and backward, and Dynamo's own."""
 
     graph_id: str
     node: str
@@ -307,10 +308,13 @@ class FusionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLink:
-    """A value that two graphs of one compilation hold, by the name that each gives it."""
+    """A value that two graphs of one compilation hold, by the name that each gives it.
+
+    From Dynamo's graph it leads to every operation that AOTAutograd traced its operation into.
+    """
 
     graph_a: str
-    node_a: str  # in the earlier stage; for a saved value in the forward
+    node_a: str  # in the earlier stage; for a value that the backward needs, in the forward
     graph_b: str
     node_b: str
 
@@ -324,15 +328,6 @@ class Reordering:
     subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
     before: tuple[str, ...]
     after: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeLine:
-    """A generated line of a kernel, and an FX node that it computes."""
-
-    kernel_id: str
-    line: int  # of kernels.source, from 1
-    node: str  # FX node of the kernel's graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,11 +363,12 @@ class KernelTiming:
 
     name: str
     kernel_id: str | None = None
-    variant: str  # eager, compiled
+    variant: str  # eager, compiled; another of `--variants` by its name
     calls: int  # per call of the model
     median_us: float  # one call of the kernel
     total_us: float  # per call of the model
     method: str
+    op: str | None = None  # operator that launched it; None for a generated kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,8 +420,8 @@ class MemoryOrder:
 class Measurement:
     """A measured quantity of one variant of the model."""
 
-    variant: str  # eager, compiled
-    metric: str  # latency_us, kernels, peak_bytes, first_call_s, wall_s, peak_rss_bytes, …
+    variant: str  # eager, compiled; another of `--variants` by its name
+    metric: str  # latency_us, host_us, device_us, kernels, peak_bytes, first_call_s, max_abs_error, …
     median: float
     p10: float | None = None
     p90: float | None = None
@@ -482,7 +478,6 @@ TABLES: dict[str, type[Any]] = {
     "kernel_code": KernelCode,
     "node_links": NodeLink,
     "reorderings": Reordering,
-    "code_lines": CodeLine,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
 }

@@ -5,6 +5,8 @@ recorded over plain; beside it plain over plain (A/A, the noise) and torch's own
 median step after recording over the same in a plain process.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
 targets: seconds per kernel to record three programs for an H200 that is not here, and what part of them is recording.
+agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
+the latter over itself beside it (A/A, the noise).
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ LAYERS = (1, 2, 4, 8, 16, 32)
 def main() -> None:
     """Run the bench that is asked for, or one measurement in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("compile", "growth", "targets", "one"))
+    parser.add_argument("what", choices=("compile", "growth", "agree", "targets", "one"))
     parser.add_argument("--pairs", type=int, default=3, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
@@ -49,6 +51,9 @@ def main() -> None:
     elif asked.what == "targets":
         for caches, cost in costs(PROGRAMS, "H200"):
             say(f"{caches:8}{cost}")
+    elif asked.what == "agree":
+        for model in asked.models:
+            agree(model, asked.pairs)
     else:
         for layers in asked.layers:
             grow(layers)
@@ -80,6 +85,35 @@ def grow(layers: int) -> None:
     )
 
 
+def agree(model: str, pairs: int) -> None:
+    """Print what `Recording.compare` measures against torch.utils.benchmark, eager and compiled."""
+    import torch
+    from torch.utils.benchmark import Timer
+
+    from fusionscope.collector.measure import compare as measured
+    from fusionscope.collector.measure.step import gradient_leaves, loss_of, step_of
+
+    net, inputs, kwargs, backward = model_of(model)
+    leaves = gradient_leaves(loss_of(net(*inputs))) if backward else None
+    models = {"eager": net, "compiled": torch.compile(net, **kwargs)}
+    timers = {
+        name: Timer("step()", globals={"step": step_of(callee, inputs, leaves)}, num_threads=torch.get_num_threads())
+        for name, callee in models.items()
+    }
+    ours: dict[str, list[float]] = {name: [] for name in models}
+    again: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(pairs):
+        before = {name: timer.blocked_autorange(min_run_time=1).median for name, timer in timers.items()}
+        found = measured(*models.values(), inputs, backward=backward, emit=lambda _: None, graph_of=lambda _: None)
+        for name, timer in timers.items():
+            after = timer.blocked_autorange(min_run_time=1).median
+            ours[name].append(found.latency_us[name] / 1e6 / before[name])
+            again[name].append(after / before[name])
+    say(f"\n{model}: latency over that of torch.utils.benchmark, {pairs} times in one process")
+    for name in models:
+        say(f"  {name:10} measured {spread(ours[name], 'x')}  A/A {spread(again[name], 'x')}")
+
+
 def in_process(model: str, variant: str) -> dict[str, float]:
     """One measurement in a process of its own, with caches that nobody used before."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,15 +141,21 @@ def built(model: str) -> Callable[[], Any]:
     """A training or inference step of a compiled sample model; `gpt:N` has N layers."""
     import torch
 
+    net, inputs, kwargs, backward = model_of(model)
+    compiled = torch.compile(net, **kwargs)
+    if backward:
+        return lambda: compiled(*inputs).sum().backward()
+    return lambda: compiled(*inputs)
+
+
+def model_of(model: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]:
+    """What a sample's `build()` returns, and whether its step has a backward pass."""
     from fusionscope.sample_models import SAMPLES
 
     name, _, layers = model.partition(":")
     module = import_module(SAMPLES[name])
     net, inputs, kwargs = module.build(module.GPTConfig(layers=int(layers))) if layers else module.build()
-    compiled = torch.compile(net, **kwargs)
-    if getattr(module, "BACKWARD", False):
-        return lambda: compiled(*inputs).sum().backward()
-    return lambda: compiled(*inputs)
+    return net, inputs, kwargs, bool(getattr(module, "BACKWARD", False))
 
 
 @contextmanager

@@ -5,6 +5,9 @@ from __future__ import annotations
 from fusionscope.collector.hook import Hook
 from fusionscope.collector.hooks import (
     backends,
+    config_timings,
+    config_winners,
+    coordinate_descent,
     counters,
     cudagraph_skips,
     fusion_log,
@@ -19,6 +22,7 @@ from fusionscope.collector.hooks import (
     gemm_fused,
     gemm_pipelined,
     gemm_timings,
+    graph_calls,
     graph_passes,
     inductor_graph,
     inductor_metrics,
@@ -38,6 +42,7 @@ from fusionscope.collector.hooks import (
 HOOKS: list[Hook] = [
     trace_stream,
     backends,
+    graph_calls,
     graph_passes,
     pattern_matches,
     partition,
@@ -61,6 +66,9 @@ HOOKS: list[Hook] = [
     kernel_calls,
     kernel_sources,
     kernel_configs,
+    config_timings,
+    config_winners,
+    coordinate_descent,
     perf_hints,
     cudagraph_skips,
     inductor_metrics,

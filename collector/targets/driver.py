@@ -141,6 +141,7 @@ def _triton(target: DeviceFact) -> None:
             "arch": target.architecture,
         },
         load_binary=functools.partial(_load_binary, target.architecture),
+        unload_module=lambda module: None,  # Triton 3.8 unloads what it drops
     )
 
     class Driver(backends["amd" if target.backend == "hip" else "nvidia"].driver):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 -- One row per value that two graphs of one compilation hold, by the name that each gives it.
 CREATE TABLE node_links (
     run_id VARCHAR NOT NULL, graph_a VARCHAR,
-    node_a VARCHAR,  -- in the earlier stage; for a saved value in the forward
+    node_a VARCHAR,  -- in the earlier stage; for a value that the backward needs, in the forward
     graph_b VARCHAR, node_b VARCHAR
 );
 
@@ -11,13 +11,6 @@ CREATE TABLE reorderings (
     pass_name VARCHAR,  -- reorder_for_peak_memory, loop_ordering_after_fusion, …
     subject VARCHAR,  -- scheduler node whose loops changed; NULL: the schedule as a whole
     before VARCHAR[], after VARCHAR[]
-);
-
--- One row per generated line of a kernel and FX node that it computes.
-CREATE TABLE code_lines (
-    run_id VARCHAR NOT NULL, kernel_id VARCHAR,
-    line BIGINT,  -- of kernels.source, from 1
-    node VARCHAR  -- FX node of the kernel's graph
 );
 
 -- One row per candidate that Inductor weighed for an operation that a library or a template can compute.
@@ -48,7 +41,7 @@ CREATE TABLE timeline (
 
 -- What kind of group it is: fused, foreach, combo, mix_order, nested; NULL: recorded before kinds were.
 ALTER TABLE fusion_groups ADD COLUMN kind VARCHAR;
--- Why a graph of this stage could not be made; its code is NULL then.
+-- Why a graph of this stage could not be made (its code is NULL then), or in what it does not hold: branches that tracing fixed.
 ALTER TABLE graphs ADD COLUMN reason VARCHAR;
 -- Rates that were measured on the device itself, and how.
 ALTER TABLE device_facts ADD COLUMN copy_gbps DOUBLE;
@@ -56,5 +49,9 @@ ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
 -- How a GPU multiplies float32, as set when the run ended: ieee, tf32.
 ALTER TABLE runs ADD COLUMN fp32_matmul VARCHAR;
+-- Operator that launched the kernel; NULL for a generated kernel.
+ALTER TABLE kernel_timings ADD COLUMN op VARCHAR;
 -- Whether Inductor launches the binary by itself (StaticallyLaunchedCudaKernel), without Triton's Python.
 ALTER TABLE kernel_configs ADD COLUMN static_launcher BOOLEAN;
+-- Why it is not known how often a graph break ran.
+ALTER TABLE graph_breaks ADD COLUMN executions_reason VARCHAR;
