@@ -28,6 +28,7 @@ from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.records import (
     DeviceFact,
     HookStatus,
+    IrNode,
     Kernel,
     KernelCode,
     KernelConfig,
@@ -238,6 +239,30 @@ def test_spills_and_occupancy_of_a_fat_configuration_are_told(recorded: Record) 
     assert (worst.registers, worst.occupancy, worst.occupancy_limit) == (255, 0.125, "registers")
     assert worst.n_spills
     assert worst.chosen is None
+
+
+def test_what_an_operation_costs_is_found_by_compiling_without_it(
+    recorded: Record, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded("rows", "A100")
+    (kernel,) = [kernel for kernel in run.all_of(Kernel) if kernel.backend == "triton"]
+    (config,) = run.all_of(KernelConfig)
+    assert main(["registers", run.run_id, kernel.name, "--store", str(run.store), "--json"]) == 0
+    whole, *without = json.loads(capfd.readouterr().out)
+    assert (whole["without"], whole["kernels"]) == (None, 1)
+    assert (whole["registers"], whole["spill_bytes"]) == (config.registers, config.spill_bytes)
+    assert {found["without"] for found in without} == {node.ir_node for node in run.all_of(IrNode)}
+    assert all(found["kernels"] > 1 and found["moved"] > whole["moved"] for found in without)
+
+
+def test_registers_asks_for_a_fused_kernel_of_a_target_run(
+    recorded: Record, example_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded("rows", "A100")
+    assert main(["registers", run.run_id, "nothing", "--store", str(run.store)]) == 2
+    assert "there is no Triton kernel 'nothing': give one of 0/0.inference/triton_" in capsys.readouterr().err
+    assert main(["registers", "mlp", "cpp_fused_relu_0", "--store", str(example_store)]) == 2
+    assert "was not recorded by `fusionscope record … --target GPU`" in capsys.readouterr().err
 
 
 def test_sass_is_kept_where_the_disassembler_is(recorded: Record) -> None:

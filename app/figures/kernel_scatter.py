@@ -106,7 +106,7 @@ def _story(kernel: Judged) -> str:
 
 
 def _line(figure: go.Figure, low: float, high: float, slope: float, name: str, above: bool = True) -> None:
-    """y = slope · x with its name at the upper end, above the line or below it."""
+    """y = slope · x with its name above its upper end, or below its middle."""
     figure.add_scatter(
         x=[low, high],
         y=[low * slope, high * slope],
@@ -115,14 +115,15 @@ def _line(figure: go.Figure, low: float, high: float, slope: float, name: str, a
         hoverinfo="skip",
         showlegend=False,
     )
+    at = math.log10(high if above else math.sqrt(low * high))
     figure.add_annotation(
-        x=math.log10(high),
-        y=math.log10(high * slope),
+        x=at,
+        y=at + math.log10(slope),
         text=name,
         showarrow=False,
-        xanchor="right",
+        xanchor="right" if above else "left",
         yanchor="bottom" if above else "top",
-        yshift=0 if above else -14,
+        xshift=0 if above else 8,
         font={"size": 11, "color": style.GREY},
     )
 

@@ -13,9 +13,9 @@ from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._contests import margin
 from fusionscope.app.screens._inspector import computed
 from fusionscope.app.table import table
-from fusionscope.storage.queries import fusion, kernels
+from fusionscope.storage.queries import compare, fusion, kernels
 from fusionscope.storage.queries.fusion import Decision
-from fusionscope.storage.queries.kernels import Call, KernelRow
+from fusionscope.storage.queries.kernels import Call, KernelOp, KernelRow
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.records import KernelCode, KernelConfig
 
@@ -55,23 +55,59 @@ def _sides(run: RunSummary, kernel_id: str, row: KernelRow, calls: list[Call]) -
         "Operators": lambda: _operators(run, kernel_id),
     }
     if grown:
-        sides["Decisions"] = lambda: _decisions(row, grown)
+        sides["Decisions"] = lambda: _decisions(run, row, grown)
     if configs:
         sides["Configurations"] = lambda: _configurations(run, configs)
     for kind, title in TEXTS.items():
         if texts := [text for text in code if text.kind == kind]:
-            sides[title] = partial(_machine_code, texts)
+            sides[title] = partial(_machine_code, run, row, texts)
     return sides | {"Calls": lambda: _calls(calls)}
 
 
 def _source(run: RunSummary, row: KernelRow, kernel_id: str) -> None:
+    """The generated source beside the lines of the model that it comes from."""
     kernel = data.ask(fusion.kernel_source, run.run_id, kernel_id)
-    if kernel and kernel.source:
+    if kernel is None or not kernel.source:
+        _no_source(run, row, kernel_id)
+        return
+    left, right = st.columns([2, 1])
+    with left:
         _code(kernel.source, LANGUAGES.get(row.backend))
-    elif row.backend == "extern":
+    with right:
+        _lines(data.ask(kernels.ops, run.run_id, kernel_id))
+
+
+def _no_source(run: RunSummary, row: KernelRow, kernel_id: str) -> None:
+    if row.backend == "extern":
         style.note("A kernel of a library: there is no generated source.", "source")
+        _device_kernels(run, kernel_id)
     else:
         absence(run, ("kernel_sources",), "Inductor defined no source for this kernel.", "source")
+
+
+def _lines(ops: list[KernelOp]) -> None:
+    """The lines of the model, each with the operators that it became in this kernel."""
+    by_line: dict[tuple[str | None, int | None], list[KernelOp]] = {}
+    for op in ops:
+        by_line.setdefault((op.file, op.line), []).append(op)
+    rows = [
+        {
+            "source": style.source_line(file, line),
+            "line": (inside[0].source_text or "").strip(),
+            "operators": ", ".join(op.node for op in inside),
+        }
+        for (file, line), inside in by_line.items()
+    ]
+    if rows:
+        table(rows, key="source-lines", config={"line": {"width": 180}, "operators": {"width": 160}})
+
+
+def _device_kernels(run: RunSummary, kernel_id: str) -> None:
+    """The kernels that the profiler saw a library call run, by their own names."""
+    ran = [t for t in data.ask(compare.timings, run.run_id, "compiled") if t.kernel_id == kernel_id]
+    rows = [{"kernel": t.name, "calls": t.calls, "one call": t.median_us, "total": t.total_us} for t in ran]
+    if rows:
+        table(rows, dict.fromkeys(("one call", "total"), style.duration), key="device-kernels")
 
 
 def _code(text: str, language: str | None) -> None:
@@ -103,7 +139,9 @@ def _configurations(run: RunSummary, configs: list[KernelConfig]) -> None:
         for config in configs
     ]
     forms = dict.fromkeys(("registers", "local words"), style.number) | dict.fromkeys(("spills", "shared"), style.size)
-    table(rows, forms | {"occupancy": style.percent, "time": style.duration}, key="configurations")
+    known = [column for column in rows[0] if any(row[column] is not None for row in rows)]
+    shown = [{column: row[column] for column in known} for row in rows]
+    table(shown, forms | {"occupancy": style.percent, "time": style.duration}, key="configurations")
     style.note(
         "Registers and local words (4 bytes) of a thread, shared memory of a block. Spills: bytes of stores and loads "
         "as ptxas counts them. Occupancy is theoretical: the warps that fit, of those that a multiprocessor holds.",
@@ -118,12 +156,17 @@ def _taken(config: KernelConfig) -> str:
     return f"· {style.number(config.registers)} registers, occupancy {style.percent(config.occupancy)}"
 
 
-def _machine_code(texts: list[KernelCode]) -> None:
-    """One kind of code, of the configuration that is asked for."""
+def _machine_code(run: RunSummary, row: KernelRow, texts: list[KernelCode]) -> None:
+    """One kind of code, of the configuration that is asked for, beside the source."""
     kind = texts[0].kind
     names = [text.config for text in texts]
     asked = st.selectbox("Configuration", names, key=f"{kind}-config") if len(names) > 1 else names[0]
-    _code(texts[names.index(asked)].text, None)
+    kernel = data.ask(fusion.kernel_source, run.run_id, texts[0].kernel_id)
+    left, right = st.columns(2)
+    with left:
+        _code(texts[names.index(asked)].text, None)
+    with right:
+        _code(kernel.source if kernel and kernel.source else "", LANGUAGES.get(row.backend))
 
 
 def _operators(run: RunSummary, kernel_id: str) -> None:
@@ -148,7 +191,7 @@ def _operators(run: RunSummary, kernel_id: str) -> None:
     table(rows, key="ops")
 
 
-def _decisions(row: KernelRow, grown: list[Decision]) -> None:
+def _decisions(run: RunSummary, row: KernelRow, grown: list[Decision]) -> None:
     """The fusions that made the kernel what it is, in the order in which the scheduler took them."""
     saved = sum(step.score_memory or 0 for step in grown)
     spilled = f" It spills {style.size(row.spill_bytes)} a thread." if row.spill_bytes else ""
@@ -171,6 +214,9 @@ def _decisions(row: KernelRow, grown: list[Decision]) -> None:
         "written when it took the pair.",
         "grown-how",
     )
+    if run.device_kind == "target" and row.registers is not None:
+        style.note("What each operation costs in registers is found by compiling the group without it:", "registers")
+        st.code(f"fusionscope registers {run.run_id} {row.kernel_id}", language="bash", width="content")
 
 
 GROWN_WIDTHS = {"a": {"width": 300}, "b": {"width": 300}}

@@ -100,9 +100,9 @@ if other:
 left, right = st.columns([5, 3])
 with left:
     chosen = kernel_table(kernels, key=f"kernels-{run.run_id}")
+    captions(run, kernels, device)
 with right:
     picture(run, kernels, device)
-captions(run, kernels, device)
 if chosen is not None and st.session_state.get(f"shown-{run.run_id}") != chosen:
     st.session_state[f"shown-{run.run_id}"] = chosen
     st.query_params["kernel"] = kernels[chosen].row.kernel_id or kernels[chosen].row.name

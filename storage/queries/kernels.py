@@ -159,6 +159,11 @@ multiplied AS (
     ) WHERE dtype IS NOT NULL GROUP BY kernel_id
 ),
 timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
+spent AS (  -- one library call may run several kernels
+    SELECT kernel_id, coalesce(sum(median_us * calls) / nullif(max(calls), 0), max(median_us)) AS median_us,
+        sum(total_us) AS total_us, any_value(method) AS method
+    FROM timed WHERE kernel_id IS NOT NULL GROUP BY kernel_id
+),
 fullest AS (
     SELECT *, count(*) OVER (PARTITION BY kernel_id) AS configs,
         coalesce(bool_or(chosen) OVER (PARTITION BY kernel_id), false) AS decided
@@ -184,7 +189,7 @@ kernel AS (
     FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
     LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
     LEFT JOIN accessed USING (kernel_id) LEFT JOIN multiplied USING (kernel_id)
-    LEFT JOIN (SELECT kernel_id, median_us, total_us, method FROM timed) USING (kernel_id)
+    LEFT JOIN spent USING (kernel_id)
     LEFT JOIN (
         SELECT kernel_id, configs, decided, registers, spill_bytes, occupancy, occupancy_limit FROM fullest
     ) USING (kernel_id)
