@@ -19,6 +19,7 @@ import torch
 
 from fusionscope.collector import targets
 from fusionscope.collector.cli import main
+from fusionscope.collector.targets import stand_in
 from fusionscope.collector.targets.presence import present
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import autotune
@@ -346,6 +347,22 @@ def test_what_is_missing_is_one_sentence(
     target = "H300" if without == "target" else "H200"
     assert main(["record", "mlp_parameters", "--target", target]) == 2
     assert capsys.readouterr().err == f"fusionscope: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "sentence"),
+    [
+        ("/nowhere/g++", "the C++ compiler /nowhere/g++ could not be run: No such file or directory"),
+        ("false", "false could not build the stand-in for the GPU: no message"),
+    ],
+)
+def test_a_compiler_that_does_not_work_is_one_sentence(
+    compiler: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    with pytest.raises(stand_in.StandInFailed, match=f"^{re.escape(sentence)}$"):
+        stand_in.load()
 
 
 def test_a_target_is_a_device_already(capsys: pytest.CaptureFixture[str]) -> None:

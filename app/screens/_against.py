@@ -112,10 +112,16 @@ def _clauses(differing: Sequence[Match], here: str, there: str) -> Iterator[str]
 def computes(match: Match) -> str:
     """`amax, exp, … at model.py:4`: the operators of both sides and the line of the first."""
     ops = sorted(match.ops, key=lambda op: (op.direction, op.file, op.line, op.target))
-    names = list(dict.fromkeys(op.target.removeprefix("aten.").split(".")[0] for op in ops))
+    names = list(dict.fromkeys(_operator(op.target) for op in ops))
     places = [f"{op.file}:{op.line}" for op in ops if op.file]
     listed = ", ".join(names[:LISTED]) + ("…" if len(names) > LISTED else "")
     return f"{listed or 'unknown work'}{f' at {places[0]}' if places else ''}"
+
+
+def _operator(target: str) -> str:
+    """`add` for aten.add.Tensor."""
+    _, _, after = target.partition(".")
+    return (after or target).partition(".")[0]
 
 
 def _line(match: Match, here: str, there: str) -> dict[str, object]:
@@ -124,8 +130,7 @@ def _line(match: Match, here: str, there: str) -> dict[str, object]:
         "computes": computes(match).partition(" at ")[0],
         "source": style.source_line(first.file, first.line) if first else None,
         "differs": ", ".join(match.differs),
-        f"kernels, {here}": _each(match.a, lambda k: style.short(k.row.name, NAME_CHARS)),
-        f"kernels, {there}": _each(match.b, lambda k: style.short(k.row.name, NAME_CHARS)),
+        "kernels": f"{len(match.a)} → {len(match.b)}" if len(match.a) != len(match.b) else str(len(match.a)),
         "registers": _both(match, lambda k: style.number(k.row.registers)),
         "spills": _both(match, lambda k: style.size(k.row.spill_bytes)),
         "occupancy": _both(match, lambda k: style.percent(k.row.occupancy)),
@@ -135,6 +140,8 @@ def _line(match: Match, here: str, there: str) -> dict[str, object]:
         "total": _both(match, lambda k: style.duration(k.row.total_us)),
         "groups": _both(match, lambda k: style.number(k.row.groups)),
         "matched by": match.matched_by,
+        f"on {here}": _each(match.a, lambda k: style.short(k.row.name, NAME_CHARS)),
+        f"on {there}": _each(match.b, lambda k: style.short(k.row.name, NAME_CHARS)),
     }
 
 

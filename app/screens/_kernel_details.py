@@ -216,7 +216,7 @@ def _decisions(run: RunSummary, row: KernelRow, grown: list[Decision]) -> None:
     )
     if run.device_kind == "target" and row.registers is not None:
         style.note("What each operation costs in registers is found by compiling the group without it:", "registers")
-        st.code(f"fusionscope registers {run.run_id} {row.kernel_id}", language="bash", width="content")
+        st.code(f"fusionscope registers {run.run_id} {row.name}", language="bash", width="content")
 
 
 GROWN_WIDTHS = {"a": {"width": 300}, "b": {"width": 300}}

@@ -59,7 +59,7 @@ def opening(run: RunSummary, kernels: Sequence[Judged]) -> str:
         answer = f"{least} (a lower bound, no prediction); {_few(ranked)} it{unknown}"
     else:
         answer = _untimed(kernels)
-    return f"{answer}{_spilling(kernels)}."
+    return f"{answer[0].upper()}{answer[1:]}{_spilling(kernels)}."
 
 
 def _weight(kernels: Sequence[Judged]) -> float:
@@ -71,8 +71,9 @@ def _few(kernels: Sequence[Judged]) -> str:
     weights = [k.weight_us or 0.0 for k in kernels]
     few = next(n for n in range(1, len(weights) + 1) if sum(weights[:n]) >= FEW * sum(weights))
     share = style.percent(sum(weights[:few]) / sum(weights)) if sum(weights) else style.MISSING
-    verb = "takes" if few == 1 else "take"
-    return f"{few} of {style.plural(len(kernels), 'kernel')} {verb} {share} of"
+    if len(kernels) == 1:
+        return "one kernel takes all of"
+    return f"{few} of {len(kernels)} kernels {'takes' if few == 1 else 'take'} {share} of"
 
 
 def _untimed(kernels: Sequence[Judged]) -> str:
