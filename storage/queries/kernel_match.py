@@ -106,8 +106,8 @@ class Pairing:
 def match(a: Mapping[str, Collection[Op]], b: Mapping[str, Collection[Op]]) -> list[Pairing]:
     """Pair the kernels of two runs by what they compute: each kernel is in exactly one pairing.
 
-    First those with equal operations, then those that share more than half of the smaller one's, which puts a kernel
-    beside the pieces that it was split into; then the same by source lines alone. What is left is alone on its side.
+    First those with equal operations, then each with the one most alike, which puts a kernel beside the pieces that it
+    was split into; then the same by source lines alone. What is left is alone on its side.
     """
     left_a, left_b = dict(a), dict(b)
     found: list[Pairing] = []
@@ -134,12 +134,15 @@ def _equal(a: _Keys, b: _Keys) -> list[tuple[str, str]]:
 
 
 def _overlapping(a: _Keys, b: _Keys) -> list[tuple[str, str]]:
-    return [
-        (x, y)
+    """Each kernel with the one on the other side that is most alike, if they share more than half of the smaller."""
+    alike = {
+        (x, y): len(of_x & of_y) / len(of_x | of_y)
         for x, of_x in a.items()
         for y, of_y in b.items()
         if len(of_x & of_y) > _SHARED * min(len(of_x), len(of_y))
-    ]
+    }
+    best = [{pair[side]: pair for pair in sorted(alike, key=alike.__getitem__)} for side in (0, 1)]
+    return [*best[0].values(), *best[1].values()]
 
 
 def _components(links: Iterable[tuple[str, str]]) -> list[tuple[frozenset[str], frozenset[str]]]:
