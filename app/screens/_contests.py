@@ -17,22 +17,33 @@ FORMATS = dict.fromkeys(("winner", "fastest library", "fastest template"), style
 
 
 def contests(run: RunSummary) -> None:
-    """A line per contest; the chosen one's candidates below. Nothing where Inductor held none."""
-    held = data.ask(autotune.gemm_contests, run.run_id)
-    if not held:
+    """A line per contest; the chosen one's candidates below. Nothing where Inductor asked for none."""
+    asked = data.ask(autotune.gemm_contests, run.run_id)
+    held = [contest for contest in asked if contest.candidates > 1]
+    if not asked:
         return
     style.section("Library or template: what was weighed for each product", "contests")
+    if alone := len(asked) - len(held):
+        style.note(f"{style.plural(alone, 'product')} had a single candidate, the library or a template.", "alone")
+    if held:
+        _held(run, held)
+
+
+def _held(run: RunSummary, held: list[GemmContest]) -> None:
+    rows = [_line(contest) for contest in held]
+    known = [column for column in rows[0] if any(row[column] is not None for row in rows)]
+    shown = [{column: row[column] for column in known} for row in rows]
+    chosen = table(shown, FORMATS, key=f"contests-{run.run_id}", choose=True)
     undecided = sum(not contest.decided for contest in held)
-    chosen = table([_line(contest) for contest in held], FORMATS, key=f"contests-{run.run_id}", choose=True)
-    style.note(
-        "ahead: how much longer the next fastest took than the one that was chosen; negative where a slower one was "
-        "chosen for what can be fused into it. Click a row for its candidates.",
-        "contests",
-    )
-    if undecided:
+    if undecided < len(held):
         style.note(
-            f"{style.plural(undecided, 'contest')} undecided: {data.why_missing(run, 'templates', 'autotune')}", "open"
+            "ahead: how much longer the next fastest took than the one that was chosen; negative where a slower one was "
+            "chosen for what can be fused into it.",
+            "contests",
         )
+    if undecided:
+        style.note(f"{style.plural(undecided, 'contest')} undecided: {data.why_missing(run, 'templates')}.", "open")
+    style.note("Click a row for its candidates.", "contests-click")
     if chosen is not None:
         _candidates(run, held[chosen])
 

@@ -11,7 +11,7 @@ from fusionscope.app.figures.lanes import launching_figure, timeline_figure
 from fusionscope.app.table import table
 from fusionscope.storage.queries import compare
 from fusionscope.storage.queries.runs import RunSummary
-from fusionscope.storage.records import Measurement
+from fusionscope.storage.records import Measurement, TimelineSpan
 
 TITLES = {
     "latency_us": "one call",
@@ -101,9 +101,13 @@ def time_lines(run: RunSummary) -> None:
     shown = st.pills("Variants", variants, selection_mode="multi", default=default, key="timeline-variants")
     inside = [span for span in spans if span.variant in (shown or default)]
     st.plotly_chart(timeline_figure(inside), config=style.PLOT, key="timeline")
-    lanes = sorted({span.lane for span in inside})
+    lanes = "what the host issued above what the device ran" if _on_device(inside) else "what the host ran"
     style.note(
-        f"The step of median length among those profiled, {' and '.join(lanes)} above each other: "
-        f"{style.plural(len(inside), 'span')}. The profiler itself slows the host.",
+        f"The step of median length among those profiled, {lanes}: {style.plural(len(inside), 'span')}. The profiler "
+        "itself slows the host.",
         "timeline",
     )
+
+
+def _on_device(spans: Sequence[TimelineSpan]) -> bool:
+    return any(span.lane == "device" for span in spans)
