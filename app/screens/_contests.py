@@ -37,8 +37,8 @@ def _held(run: RunSummary, held: list[GemmContest]) -> None:
     undecided = sum(not contest.decided for contest in held)
     if undecided < len(held):
         style.note(
-            "ahead: how much longer the next fastest took than the one that was chosen; negative where a slower one was "
-            "chosen for what can be fused into it.",
+            "ahead: how much longer the next fastest took than the one that was chosen; negative where a slower one "
+            "was chosen for what can be fused into it.",
             "contests",
         )
     if undecided:
