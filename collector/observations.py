@@ -130,6 +130,30 @@ class CandidatesRanked:
 
 
 @dataclass(frozen=True, slots=True)
+class FusionBenchmarked:
+    """A legal pair was benchmarked, or turned down without (no times then). Times in milliseconds.
+
+    With a template: its own best time, that of the other node where it was benchmarked, and the fused kernel's with
+    each candidate. Else there are three kernels: the first, the second and the fused one.
+    """
+
+    graph_id: str
+    a: str
+    b: str
+    template_ms: float | None
+    other_ms: float | None
+    kernels_ms: tuple[float, ...]
+    fuse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FusionBegan:
+    """A pair is being fused; some kinds of groups ask can_fuse again to find out which part takes the new node in."""
+
+    graph_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PairFused:
     """Two nodes became one group."""
 
@@ -137,7 +161,26 @@ class PairFused:
     a: str
     b: str
     result: str
-    mix_order: bool
+    became: str | None  # mix_order, nested: where neither was such a group before
+
+
+@dataclass(frozen=True, slots=True)
+class LoopsReordered:
+    """The loops of a scheduler node were reordered; a loop is named by its place before and its length: d0=64."""
+
+    graph_id: str
+    node: str
+    pass_name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopsRestored:
+    """The loops of a scheduler node were put back to what they were when can_fuse was asked."""
+
+    graph_id: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +385,12 @@ class LauncherChosen:
 
 
 LauncherSeen = LauncherMade | LauncherTimed | LauncherChosen
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeftOut:
+    """Rows of a table that a fold did not make, because of a limit of its own."""
+
+    table: str
+    rows: int
+    limit: str  # in words

@@ -6,7 +6,7 @@ import linecache
 import re
 import weakref
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -59,9 +59,20 @@ def shape_and_dtype(buffer: Any) -> tuple[tuple[str, ...] | None, str | None]:
     """The symbolic shape and the dtype of a buffer, where its layout has them."""
     if not _has_storage(buffer):
         return None, None
-    return tuple(str(size) for size in buffer.layout.size), short_dtype(buffer.layout.dtype)
+    return size_texts(buffer.layout.size), short_dtype(buffer.layout.dtype)
 
 
+def size_texts(sizes: Any) -> tuple[str, ...]:
+    """Sizes or strides as text. Inductor's are sympy numbers, which are slow to print and often the same."""
+    return tuple(map(_size_text, sizes))
+
+
+@lru_cache(4096)
+def _size_text(size: Any) -> str:
+    return str(size)
+
+
+@cache
 def short_dtype(dtype: Any) -> str:
     """float32, not torch.float32."""
     return str(dtype).removeprefix("torch.")
@@ -76,6 +87,32 @@ def node_kind(node: Any) -> str:
     if node.is_extern():
         return "extern"
     return "reduction" if node.is_reduction() else "pointwise"
+
+
+def group_kind(node: Any) -> str:
+    """What made a node of the final schedule a group: see FusionGroup.kind.
+
+    Classes of torch/_inductor/scheduler.py; nested reductions came with torch 2.13. A foreach operation and a combo
+    kernel share a class: only the combo kernel is split by the custom partition algorithm.
+    """
+    match type(node).__name__:
+        case "ForeachKernelSchedulerNode":
+            return "combo" if node.use_custom_partition_algo else "foreach"
+        case "FusedMixOrderReductions":
+            return "mix_order"
+        case "FusedNestedReductions":
+            return "nested"
+    return "fused" if len(node.get_nodes()) > 1 else "single"
+
+
+def scheduled(schedule: Any) -> tuple[str, ...]:
+    """The scheduler nodes that a kernel is generated for, by name.
+
+    A template passes its fused node, a loop kernel a list that also holds markers (EnableReduction).
+    """
+    parts = schedule.get_nodes() if hasattr(schedule, "get_nodes") else schedule
+    nodes = [node for part in parts if hasattr(part, "get_nodes") for node in part.get_nodes()]
+    return tuple(dict.fromkeys(node.get_name() for node in nodes))
 
 
 def flops(node: Any) -> int | None:
@@ -123,14 +160,29 @@ def _position(fx_node: Any) -> Any:
 
 def dependency_bytes(dependencies: Any) -> int | None:
     """Bytes that a set of memory dependencies touches, each buffer once; None when one of them depends on data."""
-    from torch._inductor.virtualized import V
-
-    if any(dep.has_unbacked_symbols() for dep in dependencies):
-        return None
-    sizes = {dep.name: int(V.graph.get_dep_size_hint(dep)) for dep in dependencies}
+    sizes: dict[str, int] = {}
+    for dep in dependencies:
+        size = _dependency_size(dep)
+        if size is None:
+            return None
+        sizes[dep.name] = size
     return sum(sizes.values())
 
 
+def _dependency_size(dep: Any) -> int | None:
+    """Bytes of one dependency; each is met as a read, as a write and along its edges, and is sized once."""
+    from torch._inductor.virtualized import V
+
+    known = _sizes.setdefault(V.graph, {})
+    if dep not in known:
+        known[dep] = None if dep.has_unbacked_symbols() else int(V.graph.get_dep_size_hint(dep))
+    return known[dep]
+
+
+_sizes: weakref.WeakKeyDictionary[Any, dict[Any, int | None]] = weakref.WeakKeyDictionary()
+
+
+@lru_cache(4096)  # of the few nodes between two lines of the model
 def source_of(stack_trace: str | None) -> tuple[str | None, int | None, str | None]:
     """File, line and text of the innermost frame of an FX node's stack trace that is not torch's own.
 
@@ -190,7 +242,9 @@ def holds_tensors(node: Any) -> bool:
     )
 
 
-def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> GraphNode:
+def graph_node(
+    graph_id: str, position: int, node: Any, size: int | None, *, recomputed: bool | None = None
+) -> GraphNode:
     """An FX node with the shape of its value, its module and its source line; `size` in bytes."""
     file, line, text = source_of(node.meta.get("stack_trace"))
     value = tensor_value(node)
@@ -209,6 +263,8 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         line=line,
         source_text=text,
         seq_nr=_sequence(node.meta.get("seq_nr")),
+        recomputed=recomputed,
+        original=_operator(node.meta.get("original_aten")),
     )
 
 
@@ -220,6 +276,11 @@ def _target(target: Any) -> str:
 def _strides(value: Any) -> tuple[str, ...] | None:
     strided = value is not None and str(value.layout) == "torch.strided"
     return tuple(str(step) for step in value.stride()) if strided else None
+
+
+def _operator(overload: Any) -> str | None:
+    """aten::addmm, as the dispatcher and the profiler name an operator."""
+    return None if overload is None else str(overload._schema.name)
 
 
 def _sequence(number: int | None) -> int | None:

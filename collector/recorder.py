@@ -20,6 +20,7 @@ from fusionscope.collector.hook import Emit, Hook
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.ledger import Ledger
 from fusionscope.collector.observations import COMPILE_ENDS, TraceEvent
+from fusionscope.collector.row_limit import RowLimit
 from fusionscope.collector.signals import Terminated, ctrl_c_waits, sigterm_unwinds
 from fusionscope.collector.torch_facts import outside_supported_range
 from fusionscope.collector.variants import besides
@@ -53,6 +54,7 @@ class Recording:
         self._run, self._strict, self._stop_after = run, strict, stop_after
         self._ledger = Ledger(time.time(), torch._dynamo.config.recompile_limit)
         self._spool = Spool.create(store, run)
+        self._rows = RowLimit()
         self._flushing = threading.RLock()
         self._compiles = 0
         self._own = Emit("recorder", self._ledger.add, strict)  # what is not a hook's: folding, writing, measuring
@@ -135,7 +137,7 @@ class Recording:
     def _flush(self, *, final: bool = False) -> None:
         """Write what is complete to the unpublished folder: a killed process loses only the compile it was in."""
         with self._flushing, self._own.guarded():
-            self._spool.append(self._ledger.drain(final=final))
+            self._spool.append(self._rows.within(self._ledger.drain(final=final)))
 
     @contextmanager
     def _hooks(self, hooks: Sequence[Hook]) -> Iterator[None]:
@@ -175,7 +177,7 @@ class Recording:
         statuses = [emit.status() for emit in self._emits] + self._unavailable
         if self._own.lost:
             statuses.append(self._own.status())
-        return [_explained(status, elsewhere) for status in statuses]
+        return [*(_explained(status, elsewhere) for status in statuses), *self._rows.statuses()]
 
     def _other_backends(self) -> str | None:
         others = self._ledger.backends_without_inductor()
@@ -183,7 +185,7 @@ class Recording:
 
     def _final_run(self) -> Run:
         lost = sorted({emit.hook for emit in [*self._emits, self._own] if emit.lost})
-        unavailable = [status.hook for status in self._unavailable]
+        unavailable = [status.hook for status in self._unavailable + self._rows.statuses()]
         if lost or unavailable:
             self.partial(f"not everything was recorded: {', '.join([*lost, *unavailable])}")
         if (elsewhere := self._other_backends()) is not None:

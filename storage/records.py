@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusionscope.storage.conclusion_records import Finding as Finding
+from fusionscope.storage.conclusion_records import OpCost as OpCost
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
@@ -19,6 +21,7 @@ from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
 from fusionscope.storage.pass_records import PerfHint as PerfHint
+from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
 
@@ -199,6 +202,7 @@ class GraphNode:
     source_text: str | None = None  # the text of that source line
     seq_nr: int | None = None  # shared by a forward op and its backward
     recomputed: bool | None = None  # a forward op computed again in the backward graph
+    original: str | None = None  # operator of the program that it was decomposed from, e.g. aten::gelu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +280,7 @@ class FusionDecision:
     round: int  # from 1
     a: str
     b: str
-    direction: str  # vertical, horizontal, epilogue, prologue, mix_order
+    direction: str  # vertical, horizontal, epilogue, prologue; of what was fused also mix_order, nested
     verdict: str  # fused, legal (could have been), refused, untested
     reason_code: str | None = None
     reason: str | None = None  # as torch logged it; None when it refused silently
@@ -290,8 +294,8 @@ class FusionDecision:
     order_taken: int | None = None  # fused as the n-th of the graph, from 0
     result: str | None = None  # the group that came of it
     shared_bytes: int | None = None
-    ms_before: float | None = None  # benchmarked fusion: separate
-    ms_after: float | None = None  # benchmarked fusion: fused
+    ms_before: float | None = None  # benchmarked by Inductor: both apart, one after the other
+    ms_after: float | None = None  # benchmarked by Inductor: fused; of a template's candidates the fastest
     times_tested: int = 1
 
 
@@ -303,7 +307,10 @@ class FusionGroup:
     group_id: str  # the fused node's name; a single node's own name
     members: tuple[str, ...]
     position: int
-    kind: str | None = None  # fused, foreach, combo, mix_order, nested; None: recorded before kinds were
+    # single (one node); fused (pairs, one after the other); mix_order (its reductions run in different orders);
+    # nested (one reduction feeds another over the same elements); foreach (a torch._foreach_* operation); combo
+    # (independent groups in one kernel: config.combo_kernels). None: recorded before kinds were.
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,17 +324,6 @@ class NodeLink:
     node_a: str  # in the earlier stage; for a value that the backward needs, in the forward
     graph_b: str
     node_b: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reordering:
-    """What a pass did to the order of the schedule, or of the loops of a scheduler node."""
-
-    graph_id: str
-    pass_name: str  # reorder_for_peak_memory, loop_ordering_after_fusion, …
-    subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
-    before: tuple[str, ...]
-    after: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,6 +476,8 @@ TABLES: dict[str, type[Any]] = {
     "reorderings": Reordering,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
+    "findings": Finding,
+    "op_costs": OpCost,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}

@@ -30,13 +30,13 @@ from fusionscope.collector.model_file import load
 from fusionscope.collector.targets import obstacle, record_in_child
 from fusionscope.collector.targets.cuts import cut
 from fusionscope.collector.targets.presence import present
-from fusionscope.collector.text import bytes_, table
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import fusion, kernels, overview
 from fusionscope.storage.queries.fusion import Member
 from fusionscope.storage.queries.kernels import KernelRow
 from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.records import Run
+from fusionscope.storage.text import bytes_, table
 
 HEAD = ("without", "registers", "spills", "occupancy", "limited by", "bytes moved", "kernels")
 

@@ -130,7 +130,8 @@ def _emit_schedule(emit: Emit, nodes: Any) -> None:
     graph_id = whereabouts.name_of(lowering)
     for position, node in enumerate(nodes):
         members = tuple(part.get_name() for part in node.get_nodes())
-        emit(FusionGroup(graph_id=graph_id, group_id=node.get_name(), members=members, position=position))
+        kind = reading.group_kind(node)
+        emit(FusionGroup(graph_id=graph_id, group_id=node.get_name(), members=members, position=position, kind=kind))
     _emit_buffers(emit, graph_id, lowering)
     for point in estimate.timeline(graph_id, nodes, lowering):
         emit(point)

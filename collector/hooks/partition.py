@@ -163,8 +163,8 @@ def _calls(module: Any) -> frozenset[str]:
 
 def _graph(graph_id: str, module: Any, recomputed: frozenset[str]) -> Iterator[GraphNode | NodeTraced | GraphEdge]:
     for position, node in enumerate(module.graph.nodes):
-        known = reading.graph_node(graph_id, position, node, _bytes(node))
-        yield replace(known, recomputed=node.name in recomputed) if node.op == "call_function" else known
+        again = node.name in recomputed if node.op == "call_function" else None
+        yield reading.graph_node(graph_id, position, node, _bytes(node), recomputed=again)
         if (source := reading.traced_from(node)) is not None:
             yield NodeTraced(graph_id, node.name, source)
         for source in node.all_input_nodes:
@@ -175,5 +175,8 @@ def _bytes(node: Any) -> int | None:
     from torch._functorch.partitioners import _size_of
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    known = reading.holds_tensors(node) and not free_unbacked_symbols(node.meta["val"])
-    return int(_size_of(node)) if known else None
+    if not reading.holds_tensors(node):
+        return None
+    value = node.meta["val"]
+    symbolic = getattr(value, "_has_symbolic_sizes_strides", True)  # a tuple is looked through
+    return None if symbolic and free_unbacked_symbols(value) else int(_size_of(node))

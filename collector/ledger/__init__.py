@@ -18,6 +18,7 @@ from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
 from fusionscope.collector.ledger.links import Links
+from fusionscope.collector.ledger.loops import loop_reorderings
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import carry_out
@@ -33,7 +34,7 @@ from fusionscope.collector.observations import (
 )
 from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphBreak, GraphNode, IrEdge, IrNode
 
-_NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
+_READY = TABLE_OF.keys() - {IrNode, IrEdge, FusionGroup, GraphNode}  # those a graph's folds read as well
 
 
 class Ledger:
@@ -75,9 +76,12 @@ class Ledger:
 
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
-        if isinstance(observation, TraceEvent):
+        kind = type(observation)
+        if kind in _READY:
+            self._ready.append(observation)
+        elif kind is TraceEvent:
             self._events.append(observation)
-        elif isinstance(observation, BackendCalled):
+        elif kind is BackendCalled:
             self.backends[observation.compile_id] = observation.backend
         elif isinstance(observation, LauncherSeen):
             self._launchers.append(observation)
@@ -85,8 +89,6 @@ class Ledger:
             self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
         elif isinstance(observation, (GraphNode, NodeTraced)):
             self._nodes.append(observation)
-        elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):
-            self._ready.append(observation)
         else:
             self._graphs[observation.graph_id].append(observation)
 
@@ -133,6 +135,7 @@ def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str 
         *facts.groups,
         *decisions,
         *untested_pairs(facts, decisions),
+        *loop_reorderings(facts.graph_id, observations),
         *realize_decisions(facts),
         *plan.points,
         *plan.buffers.values(),

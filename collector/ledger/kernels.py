@@ -17,12 +17,9 @@ def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) ->
     lines = _CallLines(output_code or "", facts.function)
     kernels: dict[str, Kernel] = {}
     calls: list[KernelCall] = []
-    called: set[str] = set()
     for line, step in plan.call_steps:
         name = line.kernel or "unnamed"
         nodes = nodes_left[name].popleft() if nodes_left.get(name) else facts.writer_of(line.buffer)
-        nodes = nodes or _unannounced(facts, line, called)
-        called.update(nodes)
         if name not in kernels:
             kernels[name] = _kernel(facts, plan, line, name, nodes)
         groups = dict.fromkeys(facts.group_of[node] for node in nodes if node in facts.group_of)
@@ -53,16 +50,6 @@ class _CallLines:
                 self._at = i + 1
                 return i + 1
         return None
-
-
-def _unannounced(facts: GraphFacts, line: LineSeen, called: set[str]) -> tuple[str, ...]:
-    """A mix-order kernel is announced without its nodes (codegen/simd.py, _codegen_mix_order_reduction).
-
-    They are those of the groups that write its arguments and that no earlier call computed.
-    """
-    writers = [node for argument in line.args for node in facts.writer_of(argument) if node not in called]
-    groups = {facts.group_of.get(node) for node in writers if facts.nodes[node].kind != "nop"} - {None}
-    return tuple(node for node, group in facts.group_of.items() if group in groups)
 
 
 def edges_with_memory(facts: GraphFacts, plan: Plan) -> list[IrEdge]:
