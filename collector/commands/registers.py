@@ -85,6 +85,8 @@ def _recorded_with(run: Run) -> Namespace:
     words = shlex.split(run.command or "")
     if run.device_kind != "target" or words[:2] != ["fusionscope", "record"]:
         raise CommandError(f"run {run.run_id} was not recorded by `fusionscope record … --target GPU`")
+    if not Path(run.cwd or ".").is_dir():
+        raise CommandError(f"run {run.run_id} was recorded in {run.cwd}, which is not here")
     parser = ArgumentParser()
     record.add_arguments(parser)
     return parser.parse_args(words[2:], Namespace(command_line=words[1:]))
