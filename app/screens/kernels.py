@@ -76,11 +76,23 @@ def _bounds(run: RunSummary, kernels: list[Judged], device: DeviceFact | None) -
         return f"at least (a lower bound of the time): not recorded: no bandwidth of {what} is known to reckon with."
     least = (
         "at least: the longer of bytes over bandwidth and operations over their rate, by the maker's numbers "
-        f"({device.source}); a bound, no prediction, and what an earlier kernel left in the L2 cache may beat it."
+        f"({device.source}); a bound, no prediction. {_cached(kernels, device)}"
     )
     if not any(k.gbps is not None for k in kernels):
-        return least
-    return f"{least} bandwidth: of {style.number(yardstick.rate)} GB/s, {yardstick.name}; above 100 % the cache helped."
+        return least.rstrip()
+    return f"{least}bandwidth: of {style.number(yardstick.rate)} GB/s, {yardstick.name}; above 100 % the cache helped."
+
+
+def _cached(kernels: list[Judged], device: DeviceFact) -> str:
+    """For which kernels the bound may be too high."""
+    known = [k for k in kernels if k.bound and k.bound.by == "memory"]
+    small = sum((k.row.moved or 0) <= device.l2_bytes for k in known)
+    if not small:
+        return ""
+    return (
+        f"{small} of {len(known)} kernels bound by memory move no more than the L2 cache holds "
+        f"({style.size(device.l2_bytes)}): what an earlier kernel left there is read faster. "
+    )
 
 
 run = data.current_run()
