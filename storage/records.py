@@ -64,6 +64,7 @@ class Run:
     recorder_overhead_s: float | None = None  # time spent inside hooks and writing
     archived_at: datetime | None = None
     deleted_at: datetime | None = None
+    fp32_matmul: str | None = None  # ieee, tf32: how a GPU multiplies float32, as set when the run ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ the median step after recording over the same in a plain process.
 calls: function calls of the same compile, recorded over plain. Nothing that runs beside it moves this number, but it
 weighs a cheap call like a dear one and does not see the C++ compiler.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
+targets: seconds per kernel to record three programs for an H200 that is not here, and what part of them is recording.
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
 """
@@ -28,6 +29,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from bench_targets import PROGRAMS, costs
 
 MODELS = ("mlp_parameters", "transformer_step", "gpt:12")
 VARIANTS = {"plain": "plain", "again": "plain again (A/A)", "recorded": "recorded", "trace": "torch's own trace"}
@@ -148,11 +151,19 @@ def ratios(values: list[float]) -> str:
     return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
+def targets(asked: argparse.Namespace) -> None:
+    """Print what recording for a GPU that is not here takes per kernel, with cold and with warm caches."""
+    say(f"\n{Path(PROGRAMS).name} for an H200, load {os.getloadavg()[0]:.1f}")
+    for caches, cost in costs(PROGRAMS, "H200"):
+        say(f"  {caches:8}{cost}")
+
+
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
     "calls": calling,
     "growth": growth,
     "agree": agree,
+    "targets": targets,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
