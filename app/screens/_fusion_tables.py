@@ -4,19 +4,95 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fusionscope.app import style
+from fusionscope.app import data, style
 from fusionscope.app.screens._absence import absence
-from fusionscope.app.screens._inspector import computed, lowering_reason, plain_words, scores
+from fusionscope.app.screens._fusion_diff import diff_table
+from fusionscope.app.screens._inspector import lowering_reason
+from fusionscope.app.screens._why import computed, plain_words, plain_words_of, scores
 from fusionscope.app.table import table
+from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering
+from fusionscope.storage.queries.fusion_diff import Match
+from fusionscope.storage.queries.fusion_refusals import Refusal
+from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.runs import RunSummary
 
 VERDICTS = ("refused", "fused", "legal", "untested")
 
 
+@st.fragment
+def tabs(
+    run: RunSummary, graph: DecidedGraph, worklist: list[Refusal], matches: list[Match], against: str | None
+) -> None:
+    """Every table of the screen; only the one that is open is made."""
+    titles = ["Not fused", "Every pair", "At lowering", "Groups", *(["Against the other run"] if against else [])]
+    opened = st.tabs(titles, key="table", bind="query-params")
+    if opened[0].open:
+        with opened[0]:
+            refusal_table(worklist, run)
+    if opened[1].open:
+        with opened[1]:
+            ledger(data.ask(fusion.decisions, run.run_id, graph.graph_id), run)
+    if opened[2].open:
+        with opened[2]:
+            lowering_table(data.ask(fusion.lowerings, run.run_id, graph.graph_id), run)
+    if opened[3].open:
+        with opened[3]:
+            group_table(data.ask(fusion.groups, run.run_id, graph.graph_id), f"{run.run_id} {graph.graph_id}")
+    if against and opened[4].open:
+        with opened[4]:
+            diff_table(matches, against)
+
+
+def refusal_table(worklist: list[Refusal], run: RunSummary) -> None:
+    """What fusion missed, by what it cost: one row per reason and line of the model; a click shows the largest pair."""
+    if not worklist:
+        absence(run, ("fusion_pairs", "fusion_log"), "No pair that shares data ended in two groups.", "worklist")
+        return
+    words = {"refused": "refused", "untested": "never tested", "legal": "legal, not taken"}
+    present = [verdict for verdict in words if any(row.verdict == verdict for row in worklist)]
+    kinds = st.pills(
+        "Last word", present, default=present[:1], selection_mode="multi", key="missed", format_func=words.__getitem__
+    )
+    shown = [row for row in worklist if row.verdict in kinds]
+    if not shown:
+        style.note("Nothing is chosen.", "no-worklist")
+        return
+    chosen = table([_refusal(row) for row in shown], FORMATS, key=f"worklist-{kinds}", choose=True, config=WIDTHS)
+    style.note(
+        "A pair counts once, under the last answer that it got. bytes: what each second group would have spared by a "
+        "fusion with its best partner. Click a row to see its largest pair above.",
+        "worklist",
+    )
+    _show_once("worklist-shown", (kinds, chosen), None if chosen is None else (shown[chosen].a, shown[chosen].b))
+
+
+def _show_once(key: str, choice: object, pair: tuple[str, str] | None) -> None:
+    """Put a pair into the address when a row has just been chosen, not each time that the page is drawn."""
+    if pair is None or st.session_state.get(key) == choice:
+        return
+    st.session_state[key] = choice
+    st.query_params["node"], st.query_params["with"] = pair
+    st.rerun()
+
+
+def _refusal(row: Refusal) -> dict[str, object]:
+    return {
+        "bytes": row.bytes,
+        "pairs": row.pairs,
+        "source": style.source_line(row.file, row.line),
+        "line": (row.source_text or "").strip() or None,
+        "in plain words": plain_words_of(row.reason_code) or "could have been fused; another fusion was taken first",
+        "reason": row.reason,
+        "refused by": row.refused_by,
+        "direction": row.direction,
+        "largest: first": f"{row.a} ({computed(row.a_ops, 2)})",
+        "second": f"{row.b} ({computed(row.b_ops, 2)})",
+    }
+
+
 def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
     """Producers with several users: inlined or realized."""
-    style.section("Decided at lowering, before the scheduler", "lowering")
     if not lowerings:
         absence(
             run, ("realize",), "No producer in this graph was considered for sharing among several users.", "lowering"
@@ -50,10 +126,8 @@ def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
     )
 
 
-@st.fragment
 def ledger(decisions: list[Decision], run: RunSummary) -> None:
     """Every tested pair, refusals by shared bytes first, with filters."""
-    style.section("Every pair that the scheduler tested", "ledger")
     if not decisions:
         absence(run, ("fusion_pairs", "fusion_log"), "The scheduler tested no pair in this graph.", "ledger")
         return
@@ -76,10 +150,15 @@ def ledger(decisions: list[Decision], run: RunSummary) -> None:
     )
 
 
-FORMATS = {"shared": style.size} | dict.fromkeys(("taken", "round", "ms apart", "ms fused"), style.number)
+FORMATS = {"shared": style.size, "bytes": style.size} | dict.fromkeys(
+    ("taken", "round", "ms apart", "ms fused"), style.number
+)
 WIDTHS = {
     name: {"width": width}
     for name, width in (
+        ("bytes", 84),
+        ("pairs", 60),
+        ("line", 260),
         ("a", 84),
         ("b", 84),
         ("a computes", 190),
@@ -127,7 +206,6 @@ def _row(decision: Decision) -> dict[str, object]:
 
 def group_table(groups: list[Group], key: str) -> None:
     """The canvas as a table; a click selects the group. `key` names the graph and its run."""
-    style.section("Groups", "groups")
     rows = [
         {
             "group": g.group_id,

@@ -1,0 +1,95 @@
+"""The Fusion screen against another run: which groups changed, and what that did to time, bytes and peak."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import streamlit as st
+
+from fusionscope.app import data, style
+from fusionscope.app.figures.boxes import operator
+from fusionscope.app.table import table
+from fusionscope.storage.queries import fusion_diff, graphs
+from fusionscope.storage.queries.fusion_diff import STATUSES, Match
+from fusionscope.storage.queries.graphs import DecidedGraph
+from fusionscope.storage.queries.runs import RunSummary
+
+
+def compared(run: RunSummary, graph: DecidedGraph, against: str | None) -> list[Match]:
+    """What became of the groups of the other run's graph of the same frame and direction; empty without one."""
+    other = _same_graph(graph, data.ask(graphs.decided_graphs, against)) if against else None
+    if against is None or other is None:
+        return []
+    return data.ask(fusion_diff.matches, (against, other.graph_id), (run.run_id, graph.graph_id))
+
+
+def _same_graph(graph: DecidedGraph, known: Sequence[DecidedGraph]) -> DecidedGraph | None:
+    """The graph of the same function and direction, of the same id where there are several."""
+    forward = {"forward", "inference"}
+    alike = [g for g in known if g.direction == graph.direction or {g.direction, graph.direction} <= forward]
+    alike.sort(key=lambda g: (g.function != graph.function, g.graph_id != graph.graph_id))
+    return alike[0] if alike else None
+
+
+def diff_table(matches: Sequence[Match], against: str) -> None:
+    """Groups that are not the same as in the other run, and the sums over all of them."""
+    if not matches:
+        style.note("The other run has no graph of this direction to compare with.", "no-diff")
+        return
+    counts = Counter(match.status for match in matches)
+    st.text(", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) + ": " + _effect(matches))
+    changed = [match for match in matches if match.status != "same"]
+    if not changed:
+        style.note("Every group computes what it computed in the other run.", "no-diff")
+        return
+    table([_row(match) for match in changed], FORMATS, key="diff", config={"computes": {"width": 260}})
+    style.note(
+        "Groups are matched by what they compute: operator, module and source text, counted in order, not by the name "
+        "of a kernel. Of a node that several groups compute, the first counts. Bytes: read and written by the group's "
+        "scheduler nodes; peak: of it alive at the peak of the plan; time: one call of its kernels.",
+        "diff",
+    )
+
+
+FORMATS = {
+    "time": lambda change: style.signed(style.duration(abs(change)), change),
+    "bytes": style.size_change,
+    "peak": style.size_change,
+}
+
+
+def _row(match: Match) -> dict[str, object]:
+    return {
+        "became": match.status,
+        "before": ", ".join(match.before) or None,
+        "after": ", ".join(match.after) or None,
+        "computes": ", ".join(map(operator, match.ops)),
+        "source": style.source_line(match.file, match.line),
+        "time": _delta(match.time_before, match.time_after, match.status),
+        "bytes": _delta(match.bytes_before, match.bytes_after, match.status),
+        "peak": _delta(match.peak_before, match.peak_after, match.status),
+    }
+
+
+def _delta(before: float | None, after: float | None, status: str) -> float | None:
+    """What is new counts in full, and so does what is gone."""
+    if status == "new":
+        return after
+    if status == "gone":
+        return None if before is None else -before
+    return None if before is None or after is None else after - before
+
+
+def _effect(matches: Sequence[Match]) -> str:
+    """The sums of the changes, of the figures that both runs have everywhere."""
+    told = []
+    for name, write in FORMATS.items():
+        deltas = [_delta(*ends, match.status) for match in matches for ends in [_ends(match, name)]]
+        known = [delta for delta in deltas if delta is not None]
+        told.append(f"{name} {write(sum(known))}" if known else f"{name} not recorded in both")
+    return ", ".join(told)
+
+
+def _ends(match: Match, figure: str) -> tuple[float | None, float | None]:
+    return getattr(match, f"{figure}_before"), getattr(match, f"{figure}_after")
