@@ -29,16 +29,22 @@ def box_size(lines: Sequence[str], opens: bool) -> Size:
 
 def breadth(text: str) -> int:
     """How many characters' room a text takes: those of East Asian scripts and most symbols are two wide."""
+    if text.isascii():
+        return len(text)
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def label(text: str, room: int = LABEL_LENGTH) -> str:
     """A name as a box bears it: on one line, without characters that turn or hide others, the middle left out."""
-    plain = "".join(" " if unicodedata.category(character).startswith("C") else character for character in text[:4000])
+    plain = text if text.isascii() and text.isprintable() else "".join(map(_plain, text[:4000]))
     shown = style.short(plain, room)
     while breadth(shown) > room:
         shown = style.short(shown, len(shown) - 1)
     return shown
+
+
+def _plain(character: str) -> str:
+    return " " if unicodedata.category(character).startswith("C") else character
 
 
 def short_kernel(name: str) -> str:

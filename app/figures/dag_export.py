@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from fusionscope.app import style
@@ -18,42 +20,7 @@ LINES: dict[str, tuple[str, str, float]] = {  # colour, dashes, opacity
     "saved": (SAVED, "", 0.6),
     "refused": (style.LOSS, "6 4", 0.9),
 }
-VIEWER = """
-const svg = document.querySelector("svg"), box = svg.viewBox.baseVal, whole = [box.x, box.y, box.width, box.height];
-const at = (event) => {
-  const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-  return [place.x, place.y];
-};
-svg.addEventListener("wheel", (event) => {
-  event.preventDefault();
-  const [x, y] = at(event), factor = event.deltaY > 0 ? 1.15 : 1 / 1.15;
-  box.x = x - (x - box.x) * factor; box.y = y - (y - box.y) * factor;
-  box.width *= factor; box.height *= factor;
-}, { passive: false });
-let grip = null;
-svg.addEventListener("pointerdown", (event) => { grip = at(event); svg.setPointerCapture(event.pointerId); });
-svg.addEventListener("pointermove", (event) => {
-  if (!grip) return;
-  const [x, y] = at(event);
-  box.x += grip[0] - x; box.y += grip[1] - y;
-});
-svg.addEventListener("pointerup", () => { grip = null; });
-svg.addEventListener("dblclick", () => { [box.x, box.y, box.width, box.height] = whole; });
-const words = document.querySelector("input");
-words.addEventListener("input", () => {
-  const wanted = words.value.trim().toLowerCase();
-  for (const item of document.querySelectorAll("g.box, tbody tr"))
-    item.style.opacity = !wanted || item.textContent.toLowerCase().includes(wanted) ? "" : "0.2";
-});
-"""
-CSS = f"""
-body {{ margin: 0; font: 14px system-ui, sans-serif; color: {INK}; background: {PAPER}; }}
-header {{ display: flex; gap: 1rem; align-items: baseline; padding: 0.6rem 1rem; }}
-h1 {{ font-size: 1rem; margin: 0; flex: 1; }}
-svg {{ display: block; width: 100%; height: 76vh; border-block: 1px solid {LINE}; cursor: grab; }}
-table {{ border-collapse: collapse; margin: 1rem; font-size: 12px; }}
-td, th {{ text-align: left; padding: 2px 10px; border-bottom: 1px solid {LINE}; white-space: pre-line; vertical-align: top; }}
-"""
+STATIC = Path(__file__).parents[1] / "static"
 
 
 def as_svg(drawn: KernelGraph, title: str) -> str:
@@ -77,14 +44,17 @@ def as_svg(drawn: KernelGraph, title: str) -> str:
 def as_html(drawn: KernelGraph, title: str) -> str:
     """A page with the picture, a search and the same as a table; it asks for nothing from anywhere."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    css, js = ((STATIC / f"offline.{kind}").read_text() for kind in ("css", "js"))
     rows = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in _rows(drawn))
     legend = " · ".join(_text(entry["name"]) for entry in drawn.legend)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
-        f'content="{policy}"><title>{_text(title)}</title><style>{CSS}</style></head><body><header><h1>{_text(title)}</h1>'
-        f"<span>{legend}</span><label>Search <input></label></header>{as_svg(drawn, title)}<table><thead><tr><th>box</th>"
-        f"<th>shows</th><th>is</th></tr></thead><tbody>{rows}</tbody></table><script>{VIEWER}</script></body></html>"
-    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{_text(title)}</title><style>{css}</style></head><body>
+<header><h1>{_text(title)}</h1><span>{legend}</span><label>Search <input></label></header>
+{as_svg(drawn, title)}
+<table><thead><tr><th>box</th><th>shows</th><th>is</th></tr></thead><tbody>{rows}</tbody></table>
+<script>{js}</script></body></html>
+"""
 
 
 def _rows(drawn: KernelGraph) -> Iterable[tuple[str, str, str]]:
@@ -131,7 +101,7 @@ def _path(edge: dict[str, Any]) -> Iterator[str]:
     """Straight where x or y stays the same, else a curve from row to row."""
     points = list(zip(edge["route"][::2], edge["route"][1::2], strict=True))
     yield f"M{points[0][0]} {points[0][1]}"
-    for (ax, ay), (bx, by) in zip(points, points[1:], strict=False):
+    for (ax, ay), (bx, by) in pairwise(points):
         middle = (ay + by) / 2
         straight = ay == by or ax == bx or edge["kind"] in ("saved", "refused")
         yield f"L{bx} {by}" if straight else f"C{ax} {middle} {bx} {middle} {bx} {by}"

@@ -122,7 +122,7 @@ class _Builder:
 
 
 def tree(facts: Facts, level: str, toggled: frozenset[str], prefix: str = "") -> Tree:
-    """The items of a graph at a level; those whose id is in `toggled` are open where the level closes them, and v. v."""
+    """The items of a graph at a level; those in `toggled` are open where it closes them, and closed elsewhere."""
     builder = _Builder(facts, level, toggled, prefix)
     for op in facts.ops:
         builder.inside.setdefault(op.group_id, []).append(op)
@@ -160,7 +160,7 @@ def calls_of(groups: Sequence[Group], handovers: Sequence[Handover]) -> list[lis
 
 
 def module_of(groups: Sequence[Group]) -> str:
-    """The part of the model that a call belongs to: that of most of its ops, of the last ones where several have as many."""
+    """The part of the model that a call belongs to: that of most of its ops, of the last ones among equals."""
     found = Counter(map(_part, (path for group in reversed(groups) for path in reversed(group.modules) if path)))
     return found.most_common(1)[0][0] if found else NO_MODULE
 

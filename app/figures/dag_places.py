@@ -54,8 +54,17 @@ def arrange(tree: Tree, viewport: Size) -> Picture:
     layout = nest.lay_out(ROOT, tree.items, viewport)
     picture = Picture(columns=layout.columns, size=layout.size)
     nest.settle(picture, ROOT, tree.items, (0.0, 0.0))
-    picture.edges = list(nest.edges(tree.streams))
+    picture.edges = list(nest.edges())
     return picture
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """The innermost open item that holds both ends of an edge, and from there the items that lead to each end."""
+
+    holder: str
+    src: tuple[str, ...]
+    dst: tuple[str, ...]
 
 
 class _Nest:
@@ -66,13 +75,9 @@ class _Nest:
         self._walk(tree.items, ())
         self._links: dict[str, list[tuple[str, str]]] = {}
         self._rims: dict[str, dict[str, None]] = {}  # of an open item: those inside it that are joined to outside
+        self._between: dict[tuple[str, str], tuple[_Joint, list[Stream]]] = {}  # by the visible boxes at both ends
         for stream in tree.streams:
-            if (joint := self._joint(stream)) is not None:
-                self._links.setdefault(joint[0], []).append(joint[1:])
-                for end, outer in ((stream.src, joint[1]), (stream.dst, joint[2])):
-                    path = self._paths[end]
-                    for holder, inner in pairwise(path[path.index(outer) :]):
-                        self._rims.setdefault(holder, {})[inner] = None
+            self._join(stream)
         self._layouts: dict[str, Layout] = {}
         self._offsets: dict[str, Point] = {}
 
@@ -90,13 +95,26 @@ class _Nest:
             self._paths[item.id] = path
             self._hide(item.children, path)
 
-    def _joint(self, stream: Stream) -> tuple[str, str, str] | None:
-        """The innermost open item that holds both ends, and the two of its own items that they are in."""
+    def _join(self, stream: Stream) -> None:
+        """Add a stream to those between the same two boxes; the first one joins the items that hold them."""
         src, dst = self._paths.get(stream.src), self._paths.get(stream.dst)
         if src is None or dst is None or src == dst:
-            return None
-        depth = next((i for i, (a, b) in enumerate(zip(src, dst, strict=False)) if a != b), None)
-        return None if depth is None else (src[depth - 1] if depth else ROOT, src[depth], dst[depth])
+            return
+        ends = src[-1], dst[-1]
+        if ends in self._between:
+            self._between[ends][1].append(stream)
+            return
+        depth = 0
+        while depth < min(len(src), len(dst)) and src[depth] == dst[depth]:
+            depth += 1
+        if depth == min(len(src), len(dst)):
+            return  # one holds the other
+        joint = _Joint(src[depth - 1] if depth else ROOT, src[depth:], dst[depth:])
+        self._between[ends] = joint, [stream]
+        self._links.setdefault(joint.holder, []).append((joint.src[0], joint.dst[0]))
+        for path in (joint.src, joint.dst):
+            for holder, inner in pairwise(path):
+                self._rims.setdefault(holder, {})[inner] = None
 
     def lay_out(self, name: str, items: Sequence[Item], viewport: Size) -> Layout:
         """The layout of the items inside `name`."""
@@ -131,30 +149,22 @@ class _Nest:
             corner = (centre[0] - inner[0] / 2, centre[1] - size[1] / 2 + TITLE + MARGIN)
             self.settle(picture, item.id, item.children, corner)
 
-    def edges(self, streams: Iterable[Stream]) -> Iterable[Edge]:
+    def edges(self) -> Iterable[Edge]:
         """One edge per pair of visible boxes, all streams between them added up."""
-        found: dict[tuple[str, str], list[Stream]] = {}
-        joints: dict[tuple[str, str], tuple[str, str, str]] = {}
-        for stream in streams:
-            if (joint := self._joint(stream)) is not None:
-                ends = self._paths[stream.src][-1], self._paths[stream.dst][-1]
-                found.setdefault(ends, []).append(stream)
-                joints[ends] = joint
-        for (src, dst), same in found.items():
-            sizes = {stream.buffer: stream.bytes for stream in same}
+        for (src, dst), (joint, streams) in self._between.items():
+            sizes = {stream.buffer: stream.bytes for stream in streams}
             known = [count for count in sizes.values() if count is not None]
-            points = self._points(joints[src, dst], self._paths[src], self._paths[dst])
-            memory = any(stream.materialised for stream in same)
-            yield Edge(src, dst, tuple(sizes), sum(known) if known else None, memory, points)
+            memory = any(stream.materialised for stream in streams)
+            yield Edge(src, dst, tuple(sizes), sum(known) if known else None, memory, self._points(joint))
 
-    def _points(self, joint: tuple[str, str, str], src: tuple[str, ...], dst: tuple[str, ...]) -> tuple[Point, ...]:
+    def _points(self, joint: _Joint) -> tuple[Point, ...]:
         """Out of the frames that hold the one end, along the route between the outermost, into those of the other."""
-        holder, a, b = joint
         points: list[Point] = []
-        for frame, inner in reversed(list(pairwise(src[src.index(a) :]))):
+        for frame, inner in reversed(list(pairwise(joint.src))):
             points += self._shifted(frame, self._layouts[frame].outs[inner], points)
-        points += self._shifted(holder, self._layouts[holder].routes[a, b], points)
-        for frame, inner in pairwise(dst[dst.index(b) :]):
+        route = self._layouts[joint.holder].routes[joint.src[0], joint.dst[0]]
+        points += self._shifted(joint.holder, route, points)
+        for frame, inner in pairwise(joint.dst):
             points += self._shifted(frame, self._layouts[frame].ins[inner], points)
         return tuple(points)
 

@@ -27,7 +27,7 @@ class Router:
         self._used: dict[float, int] = {}
 
     def add(self, a: str, b: str, middle: Sequence[tuple[int, float]] | None) -> None:
-        """Route a → b; `middle`: rank and x of the places kept free for it between the two, None where there are none."""
+        """Route a → b; `middle`: rank and x of the places kept free for it between the two, None without such."""
         (rank_a, (x_a, y_a), high_a), (rank_b, (x_b, y_b), high_b) = self._boxes[a], self._boxes[b]
         start, end = (x_a, y_a + high_a / 2), (x_b, y_b - high_b / 2)
         column = self._grid.column

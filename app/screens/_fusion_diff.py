@@ -53,7 +53,7 @@ def diff_table(matches: Sequence[Match], against: str) -> None:
 
 
 FORMATS = {
-    "time": lambda change: style.signed(style.duration(abs(change)), change),
+    "time": lambda change: style.signed(style.duration(change), change),
     "bytes": style.size_change,
     "peak": style.size_change,
 }

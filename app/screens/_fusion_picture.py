@@ -67,11 +67,11 @@ def toggle(item: str) -> None:
         st.query_params.pop("open", None)
 
 
-@st.cache_data(show_spinner=False, max_entries=20)
+@st.cache_resource(show_spinner=False, max_entries=40)
 def drawn(
     key: str, asked: Asked, _run_id: str, _graphs: Sequence[DecidedGraph], _matches: Sequence[Match]
 ) -> KernelGraph:
-    """The picture; `key` names run, graphs and the state of the library."""
+    """The picture, shared by all sessions; `key` names run, graphs and the state of the library."""
     groups = {graph.graph_id: facts_of(_run_id, graph, asked) for graph in _graphs}
     trees = [
         (graph.direction or graph.graph_id, tree(groups[graph.graph_id], level_of(asked), asked.toggled, prefix(i)))
@@ -105,8 +105,8 @@ def facts_of(run_id: str, graph: DecidedGraph, asked: Asked) -> Facts:
         nodes = data.ask(fusion_ops.scheduler_nodes, run_id, graph.graph_id)
         return replace(facts, ops=nodes, uses=[Use(h.src, h.dst) for h in handovers], lowerings=[])
     if asked.level == "op" or asked.toggled:
-        ops, uses = (data.ask(query, run_id, graph.graph_id) for query in (fusion_ops.ops, fusion_ops.uses))
-        return replace(facts, ops=ops, uses=uses)
+        ops = data.ask(fusion_ops.ops, run_id, graph.graph_id)
+        return replace(facts, ops=ops, uses=data.ask(fusion_ops.uses, run_id, graph.graph_id))
     return facts
 
 
@@ -168,7 +168,7 @@ def steps(run_id: str, graph_id: str, groups: Sequence[Group]) -> tuple[Step, ..
     box = {m: f"{g.group_id}/{m}" if len(g.members) > 1 else g.group_id for g in groups for m in g.members}
     decisions = data.ask(fusion.decisions, run_id, graph_id)
     taken = {d.order_taken: d for d in decisions if d.order_taken is not None}
-    members = {member: (member,) for member in box}
+    members: dict[str, tuple[str, ...]] = {member: (member,) for member in box}
     found = []
     for step in data.ask(replay.rounds, run_id, graph_id):
         parts = [members[part] for part in (step.a, step.b, *step.others)]
@@ -182,7 +182,7 @@ def joined(parts: Sequence[Sequence[str]]) -> list[str]:
     return [parts[0][-1], *(part[0] for part in parts[1:])]
 
 
-def told(step: Fusion, taken: Mapping[int | None, Decision]) -> str:
+def told(step: Fusion, taken: Mapping[int, Decision]) -> str:
     """`round 2, op7 (amax) + op8 (exp), 128 KiB spared`."""
     decision = taken.get(step.order_taken) if step.order_taken is not None else None
     if decision is None:

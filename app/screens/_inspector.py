@@ -107,9 +107,8 @@ def _ops(chosen: Chosen) -> list[Op]:
 
 
 def _op_facts(op: Op) -> list[str]:
-    made = " ".join(
-        filter(None, (op.dtype, "×".join(op.shape or ()), op.bytes is not None and style.size(op.bytes) or ""))
-    )
+    held = style.size(op.bytes) if op.bytes is not None else None
+    made = " ".join(filter(None, (op.dtype, "×".join(op.shape or ()), held)))
     stride = f"strides {', '.join(op.stride)}" if op.stride else None
     again = "computed again in the backward pass" if op.recomputed else None
     return list(filter(None, (op.target, made, stride, op.module_path, again)))
@@ -121,7 +120,8 @@ def _costs(chosen: Chosen) -> list[str]:
     cost = next((cost for cost in costs if cost.group_id == chosen.group.group_id), None)
     if cost is None:
         return []
-    held = f"{style.size(cost.peak_bytes)} of it is alive at the peak ({style.percent(cost.peak_share)} of what the call holds)"
+    share = style.percent(cost.peak_share)
+    held = f"{style.size(cost.peak_bytes)} of it is alive at the peak ({share} of what the call holds)"
     lines = [
         f"one call of its kernel takes {style.duration(cost.time_us)}" if cost.time_us is not None else None,
         held if cost.peak_bytes else "nothing of it is alive at the peak" if cost.peak_bytes == 0 else None,

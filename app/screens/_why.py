@@ -22,11 +22,11 @@ def pair_panel(run_id: str, graph_id: str, a: Group, b: Group) -> None:
     """The answer for two groups: verdict, reason, rounds, scores, bytes, source of both."""
     met = between(data.ask(fusion.decisions, run_id, graph_id), a, b)
     passed = handed_over(data.ask(fusion_ops.handovers, run_id, graph_id), a, b)
-    for side, group in (("First", a), ("Second", b)):
-        _side(side, group, data.ask(fusion.source_lines, run_id, graph_id, group.group_id))
     with st.container(key="entry-verdict", gap="small"):
         st.text(verdict(met, a, b))
         st.text("\n".join(filter(None, (_reason(met), cost(met, passed)))))
+    for side, group in (("First", a), ("Second", b)):
+        _side(side, group, data.ask(fusion.source_lines, run_id, graph_id, group.group_id))
     if met:
         _rounds(met)
         _scores(met, data.ask(fusion.decisions, run_id, graph_id))
@@ -82,9 +82,15 @@ def _reason(met: Sequence[Decision]) -> str | None:
     last = met[0] if met else None
     if last is None or last.verdict == "untested":
         return None
-    reason = last.reason or SILENT.get(last.verdict)
     by = f" ({last.refused_by})" if last.refused_by else ""
-    return "\n".join(filter(None, (f"torch: {reason}{by}" if reason else None, plain_words(last))))
+    said = (
+        f"torch says: {last.reason}{by}"
+        if last.reason
+        else f"{SILENT[last.verdict]}{by}"
+        if last.verdict in SILENT
+        else ""
+    )
+    return "\n".join(filter(None, (said, plain_words(last))))
 
 
 def cost(met: Sequence[Decision], passed: Sequence[Handover]) -> str:
@@ -149,8 +155,13 @@ def won_instead(met: Sequence[Decision], decisions: Iterable[Decision]) -> Decis
 def _side(title: str, group: Group, lines: Sequence[SourceLine]) -> None:
     with st.container(key=f"entry-side-{title}", gap=None):
         st.text(f"{title}: {_name(group)}")
-        for line in [line for line in lines if line.file][-3:]:
-            st.text(f"{style.source_line(line.file, line.line)}  {(line.source_text or '').strip()}")
+        places = [
+            f"{style.source_line(line.file, line.line)}  {(line.source_text or '').strip()}"
+            for line in lines
+            if line.file
+        ]
+        if places:
+            st.text("\n".join(places[-2:]))
 
 
 def _doors(run_id: str, graph_id: str, a: Group, b: Group, passed: Sequence[Handover]) -> None:

@@ -49,7 +49,7 @@ def found(graph: KernelGraph, groups: Sequence[Group], words: str | None) -> tup
         group.group_id: " ".join(
             (
                 group.kernel or "",
-                group.module or "",
+                *filter(None, group.modules),
                 style.source_line(group.file, group.line),
                 *group.ops,
                 *group.targets,
@@ -66,7 +66,7 @@ def found(graph: KernelGraph, groups: Sequence[Group], words: str | None) -> tup
 
 def named(groups: Sequence[Group], name: str | None) -> Group | None:
     """The group of that name, or the one that holds the scheduler node or FX node of that name."""
-    group_id, _, node = (name or "").partition("/")
+    group_id = (name or "").partition("/")[0]
     held = next((group for group in groups if group_id == group.group_id or group_id in group.members), None)
     return held or next((group for group in groups if name in group.ops), None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from duckdb import DuckDBPyConnection
 
@@ -147,11 +148,12 @@ def _status(old: _Side, new: _Side, before: Sequence[str], after: Sequence[str])
 def _time(side: _Side, groups: Sequence[str]) -> float | None:
     """A kernel call that runs several of the groups is counted once."""
     calls = {side.nodes[side.inside[group][0]].call: group for group in groups}
-    return _total(side.costs, list(calls.values()), "time_us")
+    total: float | None = _total(side.costs, list(calls.values()), "time_us")
+    return total
 
 
-def _total(costs: Mapping[str, GroupCost], groups: Sequence[str], figure: str) -> int | None:
-    values = [getattr(costs[group], figure) if group in costs else None for group in groups]
+def _total(costs: Mapping[str, GroupCost], groups: Sequence[str], figure: str) -> Any:
+    values: list[Any] = [getattr(costs[group], figure) if group in costs else None for group in groups]
     return sum(values) if values and None not in values else None
 
 

@@ -32,7 +32,10 @@ _COSTS = """
 WITH grouped AS (SELECT * FROM fusion_groups WHERE run_id = $1 AND graph_id = $2),
 called AS (
     SELECT group_id, arg_min(kernel_id, position) AS kernel_id
-    FROM (SELECT position, kernel_id, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1 AND graph_id = $2)
+    FROM (
+        SELECT position, kernel_id, unnest(group_ids) AS group_id
+        FROM kernel_calls WHERE run_id = $1 AND graph_id = $2
+    )
     GROUP BY group_id
 ),
 timed AS (
@@ -59,7 +62,7 @@ alive AS (
     LEFT JOIN (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2) USING (ir_node) GROUP BY group_id
 )
 SELECT group_id, time_us, alive.moved AS bytes, registers, spill_bytes, occupancy,
-    CASE WHEN peak.step IS NOT NULL THEN alive.bytes END AS peak_bytes, 
+    CASE WHEN peak.step IS NOT NULL THEN alive.bytes END AS peak_bytes,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes / nullif(sum(alive.bytes) OVER (), 0) END AS peak_share
 FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN timed USING (kernel_id) LEFT JOIN fullest USING (kernel_id)
 LEFT JOIN alive USING (group_id), peak

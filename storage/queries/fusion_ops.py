@@ -1,4 +1,4 @@
-"""Inside fusion groups: the FX nodes that each computes, the values between them, and what leaves a graph for another."""
+"""Inside fusion groups: the FX nodes that each computes, the values between them, and those saved for the backward."""
 
 from __future__ import annotations
 
@@ -137,14 +137,16 @@ computed AS (
     JOIN (SELECT graph_id, ir_node, origins FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
     WHERE graph_id IN ($2, $3)
 ),
-writer AS (SELECT node, list(DISTINCT group_id ORDER BY group_id) AS groups FROM computed WHERE graph_id = $2 GROUP BY node),
+writer AS (
+    SELECT node, list(DISTINCT group_id ORDER BY group_id) AS groups FROM computed WHERE graph_id = $2 GROUP BY node
+),
 reader AS (
     SELECT src AS node, list(DISTINCT group_id ORDER BY group_id) AS groups
     FROM graph_edges JOIN computed ON computed.graph_id = $3 AND computed.node = dst
     WHERE run_id = $1 AND graph_edges.graph_id = $3 GROUP BY src
 )
-SELECT node_a AS src_node, node_b AS dst_node, coalesce(w.groups, []) AS src_groups, coalesce(r.groups, []) AS dst_groups,
-    n.bytes
+SELECT node_a AS src_node, node_b AS dst_node, coalesce(w.groups, []) AS src_groups,
+    coalesce(r.groups, []) AS dst_groups, n.bytes
 FROM link LEFT JOIN writer w ON w.node = node_a LEFT JOIN reader r ON r.node = node_b
 LEFT JOIN graph_nodes n ON n.run_id = $1 AND n.graph_id = $3 AND n.node = node_b
 ORDER BY n.bytes DESC NULLS LAST, node_a

@@ -58,7 +58,8 @@ met AS (
 last AS (
     SELECT * FROM met
     QUALIFY row_number() OVER (
-        PARTITION BY least(ga, gb), greatest(ga, gb) ORDER BY round DESC, verdict = 'refused' DESC, shared_bytes DESC NULLS LAST
+        PARTITION BY least(ga, gb), greatest(ga, gb)
+        ORDER BY round DESC, verdict = 'refused' DESC, shared_bytes DESC NULLS LAST
     ) = 1
 ),
 passed AS (
@@ -75,7 +76,9 @@ described AS (
         arg_max(line, place) FILTER (file IS NOT NULL) AS line
     FROM (SELECT DISTINCT group_id, fx, place, file, line FROM origin) GROUP BY group_id
 ),
-text AS (SELECT file, line, any_value(source_text) AS source_text FROM fx_node WHERE file IS NOT NULL GROUP BY file, line),
+text AS (
+    SELECT file, line, any_value(source_text) AS source_text FROM fx_node WHERE file IS NOT NULL GROUP BY file, line
+),
 costed AS (
     SELECT last.*, y.file, y.line, x.ops AS a_all, y.ops AS b_all,
         CASE WHEN handed.bytes IS NOT NULL THEN handed.bytes ELSE shared_bytes END AS lost
