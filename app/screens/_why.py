@@ -24,7 +24,7 @@ def pair_panel(run_id: str, graph_id: str, a: Group, b: Group) -> None:
     passed = handed_over(data.ask(fusion_ops.handovers, run_id, graph_id), a, b)
     with st.container(key="entry-verdict", gap="small"):
         st.text(verdict(met, a, b))
-        st.text("\n".join(filter(None, (_reason(met), cost(met, passed)))))
+        st.text("\n".join(filter(None, (explanation(met), cost(met, passed)))))
     for side, group in (("First", a), ("Second", b)):
         _side(side, group, data.ask(fusion.source_lines, run_id, graph_id, group.group_id))
     if met:
@@ -77,7 +77,7 @@ def never(a: Group, b: Group) -> str:
     return "they touch no buffer in common, and the scheduler only pairs nodes that share one."
 
 
-def _reason(met: Sequence[Decision]) -> str | None:
+def explanation(met: Sequence[Decision]) -> str | None:
     """Torch's own words, who said them, and what they mean."""
     last = met[0] if met else None
     if last is None or last.verdict == "untested":
