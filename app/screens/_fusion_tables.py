@@ -8,6 +8,7 @@ from fusionscope.app import data, style
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._fusion_diff import diff_table
 from fusionscope.app.screens._inspector import lowering_reason
+from fusionscope.app.screens._schedule import schedule_tables
 from fusionscope.app.screens._why import computed, plain_words, plain_words_of, scores
 from fusionscope.app.table import table
 from fusionscope.storage.queries import fusion
@@ -25,7 +26,7 @@ def tabs(
     run: RunSummary, graph: DecidedGraph, worklist: list[Refusal], matches: list[Match], against: str | None
 ) -> None:
     """Every table of the screen; only the one that is open is made."""
-    titles = ["Not fused", "Every pair", "At lowering", "Groups", *(["Against the other run"] if against else [])]
+    titles = ["Not fused", "Every pair", "At lowering", "Schedule", "Groups", *(["Against the other run"] if against else [])]
     opened = st.tabs(titles, key="table", bind="query-params")
     if opened[0].open:
         with opened[0]:
@@ -38,16 +39,19 @@ def tabs(
             lowering_table(data.ask(fusion.lowerings, run.run_id, graph.graph_id), run)
     if opened[3].open:
         with opened[3]:
-            group_table(data.ask(fusion.groups, run.run_id, graph.graph_id), f"{run.run_id} {graph.graph_id}")
-    if against and opened[4].open:
+            schedule_tables(run, graph.graph_id)
+    if opened[4].open:
         with opened[4]:
+            group_table(data.ask(fusion.groups, run.run_id, graph.graph_id), f"{run.run_id} {graph.graph_id}")
+    if against and opened[5].open:
+        with opened[5]:
             diff_table(matches, against)
 
 
 def refusal_table(worklist: list[Refusal], run: RunSummary) -> None:
     """What fusion missed, by what it cost: one row per reason and line of the model; a click shows the largest pair."""
     if not worklist:
-        absence(run, ("fusion_pairs", "fusion_log"), "No pair that shares data ended in two groups.", "worklist")
+        absence(run, ("fusion_pairs", "fusion_reasons"), "No pair that shares data ended in two groups.", "worklist")
         return
     words = {"refused": "refused", "untested": "never tested", "legal": "legal, not taken"}
     present = [verdict for verdict in words if any(row.verdict == verdict for row in worklist)]
@@ -129,7 +133,7 @@ def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
 def ledger(decisions: list[Decision], run: RunSummary) -> None:
     """Every tested pair, refusals by shared bytes first, with filters."""
     if not decisions:
-        absence(run, ("fusion_pairs", "fusion_log"), "The scheduler tested no pair in this graph.", "ledger")
+        absence(run, ("fusion_pairs", "fusion_reasons"), "The scheduler tested no pair in this graph.", "ledger")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         present = [verdict for verdict in VERDICTS if any(d.verdict == verdict for d in decisions)]

@@ -16,6 +16,7 @@ from fusionscope.collector.measure.step import Step, synchronize
 from fusionscope.collector.measure.wrappers import LINE, lines_marked
 from fusionscope.storage.records import Measurement, MemoryPoint
 
+CURVES = ("eager", "compiled")  # variants whose curve is kept; of the others the peak is
 _CPU_METHOD = "highest sum of the profiler's allocation events of one step, above its entry; bytes as requested"
 _CUDA_METHOD = (
     "torch.cuda.max_memory_allocated() over one step, above memory_allocated() at its entry; blocks as the caching "
@@ -43,7 +44,8 @@ def memory_records(variant: str, step: Step, device: torch.device) -> Iterator[M
     highest = max((point.live_bytes for point in points), default=0)
     peak = _cuda_peak(step, device) if on_cuda else max(highest, 0)
     yield _bytes(variant, "peak_bytes", peak, _CUDA_METHOD if on_cuda else _CPU_METHOD)
-    yield from points
+    if variant in CURVES:
+        yield from points
 
 
 def memory_curve(variant: str, profile: Profile, device: torch.device, base_bytes: int) -> list[MemoryPoint]:
