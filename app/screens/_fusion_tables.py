@@ -26,7 +26,14 @@ def tabs(
     run: RunSummary, graph: DecidedGraph, worklist: list[Refusal], matches: list[Match], against: str | None
 ) -> None:
     """Every table of the screen; only the one that is open is made."""
-    titles = ["Not fused", "Every pair", "At lowering", "Schedule", "Groups", *(["Against the other run"] if against else [])]
+    titles = [
+        "Not fused",
+        "Every pair",
+        "At lowering",
+        "Schedule",
+        "Groups",
+        *(["Against the other run"] if against else []),
+    ]
     opened = st.tabs(titles, key="table", bind="query-params")
     if opened[0].open:
         with opened[0]:
