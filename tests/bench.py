@@ -7,6 +7,7 @@ the median step after recording over the same in a plain process.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
+fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
+    parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.what == ["one"]:
@@ -137,7 +139,19 @@ def ratios(values: list[float]) -> str:
     return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
-BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {"compile": compiling, "growth": growth, "agree": agree}
+def screen(asked: argparse.Namespace) -> None:
+    """Print what bench_fusion.py measures; its imports are kept out of the processes that measure compiling."""
+    from bench_fusion import opening
+
+    opening(asked)
+
+
+BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
+    "compile": compiling,
+    "growth": growth,
+    "agree": agree,
+    "fusion": screen,
+}
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
 

@@ -104,7 +104,7 @@ def test_a_refusal_is_told_in_torchs_words_and_in_plain_ones(
     assert (a, b, reason) in told[case].log
     met = [decision for decision in told[case].met(a, b) if decision.reason == reason]
     answer = explanation(met) or ""
-    assert f"torch says: {reason}" in answer
+    assert f"Torch says: {reason}" in answer
     assert means in answer
     assert verdict(met, *told[case].groups(a, b)).startswith("Refused: they met in round ")
 
@@ -113,7 +113,7 @@ def test_a_refusal_is_told_in_torchs_words_and_in_plain_ones(
 def test_a_silent_refusal_names_the_predicate_that_said_no(told: dict[str, Told]) -> None:
     case = told["c33_tensor_scale_cast"]
     assert not [line for line in case.log if line[:2] == ("op0", "op1")]
-    assert "torch gave no reason (CppScheduling." in (explanation(case.met("op0", "op1")) or "")
+    assert "Torch gave no reason (CppScheduling." in (explanation(case.met("op0", "op1")) or "")
 
 
 @pytest.mark.slow

@@ -44,6 +44,19 @@ FIGURES: dict[str, Figure] = {
 }
 
 
+def change_of(figure: str) -> Figure:
+    """The relative change of a figure against another run."""
+    return Figure(f"change of {figure}", _signed_percent, lambda _: None, _mean, per_call=True, diverging=True)
+
+
+def _signed_percent(value: float | None) -> str:
+    return style.MISSING if value is None else style.signed(style.percent(value), value)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
 @dataclass(slots=True)
 class Paint:
     """Colour and written figure of each item; without a figure, the colour of its kind of work.
@@ -84,14 +97,18 @@ class Paint:
         known = [value for value in self.values.values() if value is not None]
         return (min(known), max(known)) if known else (0.0, 0.0)
 
+    @property
+    def _most(self) -> float:
+        """The end of a diverging scale: twice as much is the last colour."""
+        return min(1.0, max(map(abs, self._range))) or 1.0
+
     def _colour(self, value: float | None) -> str:
         assert self.figure is not None
         if value is None:
             return UNKNOWN
         low, high = self._range
         if self.figure.diverging:
-            most = max(abs(low), abs(high)) or 1.0
-            return _blend(DIVERGING, 0.5 + value / most / 2)
+            return _blend(DIVERGING, 0.5 + value / self._most / 2)
         return _blend(SEQUENTIAL, _share(value, low, high))
 
     def legend(self, works: set[str]) -> list[dict[str, str]]:
@@ -104,8 +121,7 @@ class Paint:
             ]
         low, high = self._range
         if self.figure.diverging:
-            high = max(abs(low), abs(high))
-            low = -high
+            low, high = -self._most, self._most
         stops = DIVERGING if self.figure.diverging else SEQUENTIAL
         scale = f"{', logarithmic' if not self.figure.diverging and _is_wide(low, high) else ''}"
         entry = {"ramp": ", ".join(stops), "low": self.figure.write(low), "high": self.figure.write(high)}

@@ -11,7 +11,7 @@ from fusionscope.app import data, style
 from fusionscope.app.figures.boxes import operator
 from fusionscope.app.table import table
 from fusionscope.storage.queries import fusion_diff, graphs
-from fusionscope.storage.queries.fusion_diff import STATUSES, Match
+from fusionscope.storage.queries.fusion_diff import FIGURES, STATUSES, Match
 from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.runs import RunSummary
 
@@ -32,22 +32,45 @@ def _same_graph(graph: DecidedGraph, known: Sequence[DecidedGraph]) -> DecidedGr
     return alike[0] if alike else None
 
 
+def recorded(matches: Sequence[Match]) -> list[str]:
+    """The figures that both runs have."""
+    return [
+        figure
+        for figure in FIGURES
+        if any(getattr(m, f"{figure}_before") is not None for m in matches)
+        and any(getattr(m, f"{figure}_after") is not None for m in matches)
+    ]
+
+
+def delta(match: Match, figure: str) -> float | None:
+    """By how much a figure changed; what is new counts in full, and so does what is gone."""
+    before, after = getattr(match, f"{figure}_before"), getattr(match, f"{figure}_after")
+    if match.status in ("new", "gone"):
+        return after if match.status == "new" else None if before is None else -before
+    return None if before is None or after is None else after - before
+
+
+def relative(match: Match, figure: str) -> float | None:
+    """The change as a share of what it was; None for what is new or gone."""
+    before, after = getattr(match, f"{figure}_before"), getattr(match, f"{figure}_after")
+    return after / before - 1 if before and after is not None else None
+
+
 def diff_table(matches: Sequence[Match], against: str) -> None:
     """Groups that are not the same as in the other run, and the sums over all of them."""
     if not matches:
-        style.note("The other run has no graph of this direction to compare with.", "no-diff")
+        style.note(f"Run {against} has no graph of this direction to compare with.", "no-diff")
         return
-    counts = Counter(match.status for match in matches)
-    st.text(", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) + ": " + _effect(matches))
+    counts, known = Counter(match.status for match in matches), recorded(matches)
+    st.text(", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) + ": " + effect(matches))
     changed = [match for match in matches if match.status != "same"]
-    if not changed:
-        style.note("Every group computes what it computed in the other run.", "no-diff")
-        return
-    table([_row(match) for match in changed], FORMATS, key="diff", config={"computes": {"width": 260}})
+    if changed:
+        table([_row(match, known) for match in changed], FORMATS, key="diff", config={"computes": {"width": 260}})
     style.note(
-        "Groups are matched by what they compute: operator, module and source text, counted in order, not by the name "
-        "of a kernel. Of a node that several groups compute, the first counts. Bytes: read and written by the group's "
-        "scheduler nodes; peak: of it alive at the peak of the plan; time: one call of its kernels.",
+        f"Against run {against}. Groups are matched by what they compute: operator, module and source text, counted in "
+        "order, not by the name of a kernel. Of a node that several groups compute, the first counts. Bytes: read and "
+        "written by the group's scheduler nodes; peak: of it alive at the peak of the plan; time: one call of its "
+        "kernels.",
         "diff",
     )
 
@@ -59,37 +82,21 @@ FORMATS = {
 }
 
 
-def _row(match: Match) -> dict[str, object]:
+def _row(match: Match, known: Sequence[str]) -> dict[str, object]:
     return {
         "became": match.status,
         "before": ", ".join(match.before) or None,
         "after": ", ".join(match.after) or None,
         "computes": ", ".join(map(operator, match.ops)),
         "source": style.source_line(match.file, match.line),
-        "time": _delta(match.time_before, match.time_after, match.status),
-        "bytes": _delta(match.bytes_before, match.bytes_after, match.status),
-        "peak": _delta(match.peak_before, match.peak_after, match.status),
+        **{figure: delta(match, figure) for figure in known},
     }
 
 
-def _delta(before: float | None, after: float | None, status: str) -> float | None:
-    """What is new counts in full, and so does what is gone."""
-    if status == "new":
-        return after
-    if status == "gone":
-        return None if before is None else -before
-    return None if before is None or after is None else after - before
-
-
-def _effect(matches: Sequence[Match]) -> str:
-    """The sums of the changes, of the figures that both runs have everywhere."""
-    told = []
-    for name, write in FORMATS.items():
-        deltas = [_delta(*ends, match.status) for match in matches for ends in [_ends(match, name)]]
-        known = [delta for delta in deltas if delta is not None]
-        told.append(f"{name} {write(sum(known))}" if known else f"{name} not recorded in both")
+def effect(matches: Sequence[Match]) -> str:
+    """The sums of the changes, of the figures that both runs have."""
+    told, known = [], recorded(matches)
+    for figure in FIGURES:
+        deltas = [change for match in matches if (change := delta(match, figure)) is not None]
+        told.append(f"{figure} {FORMATS[figure](sum(deltas))}" if figure in known else f"{figure} not recorded in both")
     return ", ".join(told)
-
-
-def _ends(match: Match, figure: str) -> tuple[float | None, float | None]:
-    return getattr(match, f"{figure}_before"), getattr(match, f"{figure}_after")

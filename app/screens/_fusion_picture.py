@@ -10,8 +10,9 @@ import streamlit as st
 from fusionscope.app import data, style
 from fusionscope.app.components.canvas import Step
 from fusionscope.app.figures.dag import KernelGraph, kernel_graph
-from fusionscope.app.figures.dag_colours import FIGURES, Figure, Paint
+from fusionscope.app.figures.dag_colours import FIGURES, Paint, change_of
 from fusionscope.app.figures.dag_items import Facts, Tree, tree
+from fusionscope.app.screens._fusion_diff import recorded, relative
 from fusionscope.app.screens._why import computed
 from fusionscope.storage.queries import fusion, fusion_facts, fusion_ops, replay
 from fusionscope.storage.queries.fusion import Decision, Group
@@ -21,14 +22,6 @@ from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.replay import Fusion
 
 OTHER = "~"  # before the ids of the second graph of a picture
-CHANGE = Figure(
-    "change of time",
-    lambda value: "—" if value is None else style.signed(style.percent(abs(value)), value),
-    lambda cost: None,
-    lambda values: sum(values) / len(values),
-    per_call=True,
-    diverging=True,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +118,20 @@ def neighbourhood(handovers: Iterable[Handover], centre: str, hops: int) -> set[
 def paint(run_id: str, graphs: Sequence[DecidedGraph], asked: Asked, matches: Sequence[Match]) -> Paint:
     """The colouring that is asked for; figures of several graphs share one scale."""
     if asked.colour == "change":
-        values = {name: match.change for match in matches for name in match.after}
-        words = {name: f"{match.status}" for match in matches for name in match.after if match.change is None}
-        return Paint(CHANGE, values, words)
+        return paint_change(matches)
     figure = FIGURES.get(asked.colour)
     if figure is None:
         return Paint()
     costs = [cost for graph in graphs[:1] for cost in data.ask(fusion_facts.costs, run_id, graph.graph_id)]
     return Paint(figure, {cost.group_id: figure.read(cost) for cost in costs})
+
+
+def paint_change(matches: Sequence[Match]) -> Paint:
+    """By the change of the time where both runs have it, else of the bytes; what has none says what became of it."""
+    figure = (recorded(matches) or ["time"])[0]
+    values = {name: relative(match, figure) for match in matches for name in match.after}
+    words = {name: match.status for match in matches for name in match.after if values[name] is None}
+    return Paint(change_of(figure), values, words)
 
 
 def links(run_id: str, graphs: Sequence[DecidedGraph], trees: Sequence[tuple[str, Tree]]) -> list[tuple[str, str, str]]:

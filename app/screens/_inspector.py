@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import streamlit as st
 
@@ -20,7 +19,6 @@ from fusionscope.storage.queries.fusion import Group, Lowering, SourceLine
 from fusionscope.storage.queries.fusion_ops import Op
 
 SHOWN = 40  # decisions in the inspector; the ledger below the canvas has them all
-CSS = Path(__file__).parents[1] / "static" / "inspector.css"
 HEIGHT, MOST_ROWS = 480, 12  # of a long tab in pixels, and of a table in it; longer ones scroll
 LANGUAGES = {"cpp": "cpp", "triton": "python", "template": "python", "user": "python"}
 PARTNERS = 200  # groups offered for a pair; of a larger graph those that the group met
@@ -39,7 +37,6 @@ class Chosen:
 def inspector(chosen: Chosen, groups: Sequence[Group]) -> None:
     """Node, Why, Code, Source and Buffers of what is chosen."""
     group = chosen.group
-    st.html(CSS)
     st.code(chosen.node or group.kernel or group.group_id, language=None, wrap_lines=True)
     nodes, ops = style.plural(len(group.members), "scheduler node"), style.plural(len(group.ops), "op")
     inside = f"in {style.short(group.kernel or group.group_id, 44)} · " if chosen.node else ""
@@ -59,7 +56,6 @@ def inspector(chosen: Chosen, groups: Sequence[Group]) -> None:
 
 def module_inspector(run_id: str, title: str, groups: Sequence[Group]) -> None:
     """The kernels of one module."""
-    st.html(CSS)
     st.code(title, language=None, wrap_lines=True)
     shares = ", ".join(f"{style.KIND_NAMES[kind]} {style.percent(share)}" for kind, share in composition(groups))
     style.note(f"{style.plural(len(groups), 'group')}: {shares}", "module")

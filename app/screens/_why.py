@@ -90,7 +90,7 @@ def explanation(met: Sequence[Decision]) -> str | None:
         if last.verdict in SILENT
         else ""
     )
-    return "\n".join(filter(None, (said, plain_words(last))))
+    return "\n".join(filter(None, (said[:1].upper() + said[1:], plain_words(last))))
 
 
 def cost(met: Sequence[Decision], passed: Sequence[Handover]) -> str:
@@ -111,10 +111,10 @@ def _rounds(met: Sequence[Decision]) -> None:
         {
             "round": d.round or None,
             "verdict": d.verdict,
+            "reason": d.reason or d.refused_by or ("" if d.verdict == "untested" else SILENT.get(d.verdict, "")),
             "first": d.a,
             "second": d.b,
             "as": d.direction,
-            "reason": d.reason or d.refused_by or ("" if d.verdict == "untested" else SILENT.get(d.verdict, "")),
             "tests": d.times_tested,
             "shared": d.shared_bytes,
         }

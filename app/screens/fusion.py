@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import streamlit as st
 
@@ -20,6 +21,8 @@ from fusionscope.app.screens._why import pair_panel
 from fusionscope.storage.queries import fusion, fusion_refusals
 from fusionscope.storage.queries.fusion import FusionCounts, Group
 from fusionscope.storage.queries.graphs import DecidedGraph
+
+CSS = Path(__file__).parents[1] / "static" / "inspector.css"
 
 
 def opening(counts: FusionCounts, lost: int | None) -> str:
@@ -103,6 +106,7 @@ def picture(graphs: Sequence[DecidedGraph], graph: KernelGraph, view: View) -> N
     if event:
         answer(event)
     with right:
+        st.html(CSS)
         panel(graphs, view.focus)
 
 

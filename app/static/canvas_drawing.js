@@ -172,7 +172,7 @@ function paintHeading(context, { text, x, y, width }, { colours, scale }) {
   context.direction = "ltr";
   context.font = `600 ${size}px ${colours.font}`;
   context.textBaseline = "bottom";
-  const fits = Math.floor((width + 60) / (size * 0.602));
+  const fits = Math.floor((width + 20) / (size * 0.602));
   if (fits > 3) context.fillText(text.length > fits ? `${text.slice(0, fits - 1)}…` : text, x, y + 14);
   context.globalAlpha = 0.25;
   context.fillRect(x, y + 18, width, 1 / Math.min(scale, 1));

@@ -17,6 +17,7 @@ from fusionscope.storage.queries.fusion import MEMBER
 from fusionscope.storage.queries.fusion_facts import GroupCost, costs
 
 Key = tuple[object, ...]  # operator, module, source text, and the how manieth such node it is
+FIGURES = ("time", "bytes", "peak")  # of Match, before and after
 STATUSES = ("split", "merged", "regrouped", "changed", "new", "gone", "same")
 
 
@@ -39,14 +40,6 @@ class Match:
     bytes_after: int | None
     peak_before: int | None
     peak_after: int | None
-
-    @property
-    def change(self) -> float | None:
-        """Relative change of the time, else of the bytes; None for what is new or not recorded."""
-        for before, after in ((self.time_before, self.time_after), (self.bytes_before, self.bytes_after)):
-            if before and after is not None:
-                return after / before - 1
-        return None
 
 
 @dataclass(frozen=True, slots=True)
