@@ -114,6 +114,18 @@ def test_no_two_boxes_of_a_sample_overlap_and_no_label_is_cut(name: str, level: 
         assert all(breadth(frame.label) * 6.93 + 34 <= frame.width for frame in drawn.frames)
 
 
+@pytest.mark.slow
+def test_what_the_forward_saves_leads_to_the_groups_that_use_it_in_the_backward(samples: Recorded) -> None:
+    run_id, ask = samples.run_id("transformer_step"), samples.library.ask
+    forward, backward = sorted(ask(graphs.decided_graphs, run_id), key=lambda graph: graph.direction == "backward")
+    links = ask(fusion_ops.saved_links, run_id, forward.graph_id, backward.graph_id)
+    groups = [{g.group_id for g in ask(fusion.groups, run_id, graph.graph_id)} for graph in (forward, backward)]
+    joined = [link for link in links if link.src_groups and link.dst_groups]
+    assert len(joined) >= 5
+    assert all(set(link.src_groups) <= groups[0] and set(link.dst_groups) <= groups[1] for link in joined)
+    assert all(link.bytes for link in joined)
+
+
 def overlap(a: Box, b: Box) -> bool:
     return abs(a[1] - b[1]) < (a[3] + b[3]) / 2 - 1 and abs(a[2] - b[2]) < (a[4] + b[4]) / 2 - 1
 

@@ -68,9 +68,8 @@ def diff_table(matches: Sequence[Match], against: str) -> None:
         table([_row(match, known) for match in changed], FORMATS, key="diff", config={"computes": {"width": 260}})
     style.note(
         f"Against run {against}. Groups are matched by what they compute: operator, module and source text, counted in "
-        "order, not by the name of a kernel. Of a node that several groups compute, the first counts. Bytes: read and "
-        "written by the group's scheduler nodes; peak: of it alive at the peak of the plan; time: one call of its "
-        "kernels.",
+        "order, not by the name of a kernel. Of a node that several groups compute, the first counts. Time and bytes: "
+        "of one call of each kernel that runs the groups, each buffer once; peak: of it alive at the peak of the plan.",
         "diff",
     )
 

@@ -32,7 +32,7 @@ class Asked:
     colour: str
     toggled: frozenset[str]
     hops: int | None  # None: the whole graph
-    around: str | None  # group at the centre of the neighbourhood
+    around: str | None  # the node at the centre of the neighbourhood
     replay: bool
     refused: bool
     both: bool
@@ -89,8 +89,8 @@ def facts_of(run_id: str, graph: DecidedGraph, asked: Asked) -> Facts:
     """The rows of a graph, or of the neighbourhood in it that is asked for."""
     groups: Sequence[Group] = data.ask(fusion.groups, run_id, graph.graph_id)
     handovers: Sequence[Handover] = data.ask(fusion_ops.handovers, run_id, graph.graph_id)
-    if asked.hops is not None and asked.around is not None:
-        near = neighbourhood(handovers, asked.around, asked.hops)
+    if asked.hops is not None and (centre := named(groups, asked.around)) is not None:
+        near = neighbourhood(handovers, centre.group_id, asked.hops)
         groups = [group for group in groups if group.group_id in near]
         handovers = [h for h in handovers if h.src_group in near and h.dst_group in near]
     facts = Facts(groups, handovers, data.ask(fusion.lowerings, run_id, graph.graph_id))
@@ -101,6 +101,13 @@ def facts_of(run_id: str, graph: DecidedGraph, asked: Asked) -> Facts:
         ops = data.ask(fusion_ops.ops, run_id, graph.graph_id)
         return replace(facts, ops=ops, uses=data.ask(fusion_ops.uses, run_id, graph.graph_id))
     return facts
+
+
+def named(groups: Sequence[Group], name: str | None) -> Group | None:
+    """The group of that name, or the one that holds the scheduler node or FX node of that name."""
+    group_id = (name or "").partition("/")[0]
+    held = next((group for group in groups if group_id == group.group_id or group_id in group.members), None)
+    return held or next((group for group in groups if name in group.ops), None)
 
 
 def neighbourhood(handovers: Iterable[Handover], centre: str, hops: int) -> set[str]:
@@ -141,13 +148,19 @@ def links(run_id: str, graphs: Sequence[DecidedGraph], trees: Sequence[tuple[str
     order = sorted(range(2), key=lambda i: graphs[i].direction == "backward")
     saved = data.ask(fusion_ops.saved_links, run_id, *(graphs[i].graph_id for i in order))
     shown = [_visible(trees[i][1]) for i in order]
-    found = []
+    found: dict[tuple[str, str], dict[str, int | None]] = {}
     for link in saved:
-        for dst in link.dst_groups:
-            ends = [shown[0].get(link.src_groups[0]) if link.src_groups else None, shown[1].get(dst)]
-            if ends[0] and ends[1]:
-                found.append((ends[0], ends[1], f"saved: {link.src_node}\n{style.size(link.bytes)}"))
-    return list(dict.fromkeys(found))
+        src = shown[0].get(link.src_groups[0]) if link.src_groups else None
+        for dst in map(shown[1].get, link.dst_groups):
+            if src and dst:
+                found.setdefault((src, dst), {})[link.src_node] = link.bytes
+    return [(src, dst, _saved(values)) for (src, dst), values in found.items()]
+
+
+def _saved(values: Mapping[str, int | None]) -> str:
+    """`saved: addmm, gelu`, and how many bytes they are."""
+    known = [count for count in values.values() if count is not None]
+    return f"saved: {style.short(', '.join(values), 60)}\n{style.size(sum(known) if known else None)}"
 
 
 def _visible(shown: Tree) -> dict[str, str]:

@@ -14,7 +14,7 @@ from fusionscope.app.screens import _fusion_controls as controls
 from fusionscope.app.screens import _fusion_tables as tables
 from fusionscope.app.screens._fusion_diff import compared
 from fusionscope.app.screens._fusion_export import downloads
-from fusionscope.app.screens._fusion_picture import OTHER, Asked, drawn, steps, toggle
+from fusionscope.app.screens._fusion_picture import OTHER, Asked, drawn, named, steps, toggle
 from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._inspector import Chosen, inspector, module_inspector
 from fusionscope.app.screens._why import pair_panel
@@ -65,13 +65,6 @@ def found(graph: KernelGraph, groups: Sequence[Group], words: str | None) -> tup
         for node in graph.network.nodes
         if wanted in f"{node['id']} {node['title']} {known.get(node['id'], '')}".lower()
     )
-
-
-def named(groups: Sequence[Group], name: str | None) -> Group | None:
-    """The group of that name, or the one that holds the scheduler node or FX node of that name."""
-    group_id = (name or "").partition("/")[0]
-    held = next((group for group in groups if group_id == group.group_id or group_id in group.members), None)
-    return held or next((group for group in groups if name in group.ops), None)
 
 
 def in_picture(graph: KernelGraph, name: str, group: Group, mark: str) -> str:

@@ -115,6 +115,7 @@ function extent({ boxes, frames, edges, data }) {
 // The whole picture, at its own size where there is room for that.
 function fit(shown) {
   const [left, top, right, bottom] = extent(shown);
+  if (!Number.isFinite(left)) return;
   const { clientWidth, clientHeight } = shown.network.body.container;
   const scale = Math.min(1, (clientWidth - 40) / (right - left), (clientHeight - 40) / (bottom - top));
   shown.network.moveTo({ scale, position: { x: (left + right) / 2, y: (top + bottom) / 2 } });

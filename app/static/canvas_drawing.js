@@ -165,7 +165,8 @@ function paintTitle(context, frame, { colours, scale }) {
 }
 
 function paintHeading(context, { text, x, y, width }, { colours, scale }) {
-  const size = Math.min(13 / Math.min(scale, 1), 90);
+  const largest = 13 / Math.min(scale, 1);
+  const size = Math.min(largest, Math.max(0.62 * largest, (width + 20) / (text.length * 0.602)));
   context.save();
   context.fillStyle = colours.text;
   context.globalAlpha = 0.62;

@@ -25,7 +25,8 @@ STATUSES = ("split", "merged", "regrouped", "changed", "new", "gone", "same")
 class Match:
     """Groups of the run compared with, and those of this run, that compute the same nodes.
 
-    Figures are sums over the groups, None where one of them is not recorded; a kernel's time is counted once.
+    Figures are sums over the groups, None where one of them is not recorded; time and bytes are of the kernel calls that
+    run them, each counted once.
     """
 
     status: str
@@ -121,10 +122,10 @@ def _match(old: _Side, new: _Side, before: tuple[str, ...], after: tuple[str, ..
         tuple(node.target for node in mine[-4:]),
         last.file if last else None,
         last.line if last else None,
-        _time(old, before),
-        _time(new, after),
-        _total(old.costs, before, "bytes"),
-        _total(new.costs, after, "bytes"),
+        _of_calls(old, before, "time_us"),
+        _of_calls(new, after, "time_us"),
+        _of_calls(old, before, "call_bytes"),
+        _of_calls(new, after, "call_bytes"),
         _total(old.costs, before, "peak_bytes"),
         _total(new.costs, after, "peak_bytes"),
     )
@@ -138,11 +139,10 @@ def _status(old: _Side, new: _Side, before: Sequence[str], after: Sequence[str])
     return "split" if len(before) == 1 else "merged" if len(after) == 1 else "regrouped"
 
 
-def _time(side: _Side, groups: Sequence[str]) -> float | None:
+def _of_calls(side: _Side, groups: Sequence[str], figure: str) -> Any:
     """A kernel call that runs several of the groups is counted once."""
     calls = {side.nodes[side.inside[group][0]].call: group for group in groups}
-    total: float | None = _total(side.costs, list(calls.values()), "time_us")
-    return total
+    return _total(side.costs, list(calls.values()), figure)
 
 
 def _total(costs: Mapping[str, GroupCost], groups: Sequence[str], figure: str) -> Any:

@@ -15,7 +15,8 @@ class GroupCost:
 
     group_id: str
     time_us: float | None  # median of one call of its kernel
-    bytes: int | None  # read and written by its scheduler nodes
+    bytes: int | None  # read and written by its scheduler nodes, added up
+    call_bytes: int | None  # by its kernel's call, each buffer once and whole
     registers: int | None  # a thread, of the chosen configuration, else of the one with the lowest occupancy
     spill_bytes: int | None
     occupancy: float | None
@@ -28,6 +29,8 @@ def costs(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[GroupCost
     return fetch(con, GroupCost, _COSTS, [run_id, graph_id])
 
 
+# A library kernel is one kernel whatever its shapes, so that what is known of its first call says nothing of others; a
+# group that it runs is one scheduler node.
 _COSTS = """
 WITH grouped AS (SELECT * FROM fusion_groups WHERE run_id = $1 AND graph_id = $2),
 called AS (
@@ -61,10 +64,12 @@ alive AS (
     FROM (SELECT group_id, unnest(members) AS ir_node FROM grouped) LEFT JOIN held USING (ir_node)
     LEFT JOIN (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2) USING (ir_node) GROUP BY group_id
 )
-SELECT group_id, time_us, alive.moved AS bytes, registers, spill_bytes, occupancy,
+SELECT group_id, time_us, alive.moved AS bytes,
+    CASE WHEN backend = 'extern' THEN alive.moved ELSE k.bytes_read + k.bytes_written END AS call_bytes, registers, spill_bytes, occupancy,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes END AS peak_bytes,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes / nullif(sum(alive.bytes) OVER (), 0) END AS peak_share
 FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN timed USING (kernel_id) LEFT JOIN fullest USING (kernel_id)
-LEFT JOIN alive USING (group_id), peak
+LEFT JOIN alive USING (group_id)
+LEFT JOIN (SELECT * FROM kernels WHERE run_id = $1) k USING (kernel_id), peak
 ORDER BY position
 """
