@@ -19,7 +19,7 @@ from fusionscope.storage.library import Library
 from fusionscope.storage.queries import fusion, fusion_ops
 
 GRAPH = "0/0.inference"
-TABLES = ("Not fused", "Every pair", "At lowering", "Groups")
+TABLES = ("Not fused", "Every pair", "At lowering", "As a table")
 TABS = ("Node", "Why", "Code", "Source", "Buffers")
 
 

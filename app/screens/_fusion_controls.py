@@ -103,6 +103,8 @@ def tell_missing(run: RunSummary, graph: DecidedGraph, asked: Asked) -> None:
         if not any(value is not None for value in shown.values.values()):
             reason = _why_no(asked.colour, run)
             style.not_recorded(f"{FIGURES[asked.colour].title}: {reason}", "no-figure")
+    if asked.hops is not None and asked.around is None:
+        style.note("The neighbourhood is that of a box: choose one first.", "no-centre")
     if asked.both and not data.ask(fusion_ops.saved_links, run.run_id, *_ends(run, graph)):
         style.not_recorded(f"links of saved values: {data.why_missing(run, 'node_links', 'partition')}", "no-links")
 

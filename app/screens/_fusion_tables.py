@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.figures.dag_items import module_of
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._fusion_diff import diff_table
+from fusionscope.app.screens._fusion_picture import Asked
 from fusionscope.app.screens._inspector import lowering_reason
 from fusionscope.app.screens._schedule import schedule_tables
 from fusionscope.app.screens._why import computed, plain_words, plain_words_of, scores
 from fusionscope.app.table import table
-from fusionscope.storage.queries import fusion
+from fusionscope.storage.queries import fusion, fusion_ops
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering
 from fusionscope.storage.queries.fusion_diff import Match
+from fusionscope.storage.queries.fusion_ops import Op
 from fusionscope.storage.queries.fusion_refusals import Refusal
 from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.runs import RunSummary
@@ -22,37 +27,22 @@ VERDICTS = ("refused", "fused", "legal", "untested")
 
 
 @st.fragment
-def tabs(
-    run: RunSummary, graph: DecidedGraph, worklist: list[Refusal], matches: list[Match], against: str | None
-) -> None:
+def tabs(run: RunSummary, graph: DecidedGraph, worklist: list[Refusal], matches: list[Match], asked: Asked) -> None:
     """Every table of the screen; only the one that is open is made."""
-    titles = [
-        "Not fused",
-        "Every pair",
-        "At lowering",
-        "Schedule",
-        "Groups",
-        *(["Against the other run"] if against else []),
-    ]
-    opened = st.tabs(titles, key="table", bind="query-params")
-    if opened[0].open:
-        with opened[0]:
-            refusal_table(worklist, run)
-    if opened[1].open:
-        with opened[1]:
-            ledger(data.ask(fusion.decisions, run.run_id, graph.graph_id), run)
-    if opened[2].open:
-        with opened[2]:
-            lowering_table(data.ask(fusion.lowerings, run.run_id, graph.graph_id), run)
-    if opened[3].open:
-        with opened[3]:
-            schedule_tables(run, graph.graph_id)
-    if opened[4].open:
-        with opened[4]:
-            group_table(data.ask(fusion.groups, run.run_id, graph.graph_id), f"{run.run_id} {graph.graph_id}")
-    if against and opened[5].open:
-        with opened[5]:
-            diff_table(matches, against)
+    ids = run.run_id, graph.graph_id
+    tables: dict[str, Callable[[], None]] = {
+        "Not fused": lambda: refusal_table(worklist, run),
+        "Every pair": lambda: ledger(data.ask(fusion.decisions, *ids), run),
+        "At lowering": lambda: lowering_table(data.ask(fusion.lowerings, *ids), run),
+        "Schedule": lambda: schedule_tables(run, graph.graph_id),
+        "As a table": lambda: twin(run, graph, asked.level),
+    }
+    if asked.against is not None:
+        tables["Against the other run"] = lambda: diff_table(matches, asked.against or "")
+    for tab, draw in zip(st.tabs(list(tables), key="table", bind="query-params"), tables.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw()
 
 
 def refusal_table(worklist: list[Refusal], run: RunSummary) -> None:
@@ -215,27 +205,50 @@ def _row(decision: Decision) -> dict[str, object]:
     return row
 
 
-def group_table(groups: list[Group], key: str) -> None:
-    """The canvas as a table; a click selects the group. `key` names the graph and its run."""
-    rows = [
-        {
-            "group": g.group_id,
-            "kernel": g.kernel,
-            "kind": style.KIND_NAMES[g.kind],
-            "nodes": len(g.members),
-            "ops": len(g.ops),
-            "reads": g.bytes_read,
-            "writes": g.bytes_written,
-            "call": g.call,
-            "computes": ", ".join(g.ops),
-            "again": "computed again" if g.recomputed else None,
-        }
-        for g in groups
-    ]
-    formats = {"reads": style.size, "writes": style.size, "call": style.number}
-    chosen = table(rows, formats, key=f"groups-{key}", choose=True, config={"computes": {"width": 420}})
-    style.note("The picture above as a table, in schedule order. Click a row to see it there.", "groups")
+def twin(run: RunSummary, graph: DecidedGraph, level: str) -> None:
+    """The canvas as a table, in schedule order; a click on a row selects it there."""
+    key = f"{run.run_id} {graph.graph_id} {level}"
+    groups = data.ask(fusion.groups, run.run_id, graph.graph_id)
+    ops = data.ask(fusion_ops.ops, run.run_id, graph.graph_id) if level == "op" else []
+    names = [f"{op.group_id}/{op.node}" for op in ops] or [group.group_id for group in groups]
+    rows = [_op(op) for op in ops] or [_group(group) for group in groups]
+    formats = {"reads": style.size, "writes": style.size, "bytes": style.size, "call": style.number}
+    chosen = table(rows, formats, key=f"twin-{key}", choose=True, config={"computes": {"width": 420}})
+    style.note("The picture above as a table, in schedule order. Click a row to see it there.", "twin")
     if chosen is not None and st.session_state.get(f"shown-{key}") != chosen:
         st.session_state[f"shown-{key}"] = chosen
-        st.query_params["node"] = groups[chosen].group_id
+        st.query_params["node"] = names[chosen]
+        st.query_params.pop("with", None)
         st.rerun()
+
+
+def _group(group: Group) -> dict[str, object]:
+    return {
+        "group": group.group_id,
+        "kernel": group.kernel,
+        "kind": style.KIND_NAMES[group.kind],
+        "nodes": len(group.members),
+        "ops": len(group.ops),
+        "reads": group.bytes_read,
+        "writes": group.bytes_written,
+        "call": group.call,
+        "module": module_of([group]),
+        "source": style.source_line(group.file, group.line),
+        "computes": ", ".join(group.ops),
+        "again": "computed again" if group.recomputed else None,
+    }
+
+
+def _op(op: Op) -> dict[str, object]:
+    return {
+        "op": op.node,
+        "target": op.target,
+        "group": op.group_id,
+        "shape": "×".join(op.shape) if op.shape is not None else None,
+        "dtype": op.dtype,
+        "bytes": op.bytes,
+        "module": op.module_path,
+        "source": style.source_line(op.file, op.line),
+        "line": (op.source_text or "").strip() or None,
+        "again": "computed again" if op.recomputed else None,
+    }

@@ -85,9 +85,18 @@ def view(graph: KernelGraph, groups: Sequence[Group], asked: Asked, token: str) 
     second = named(groups, st.query_params.get("with"))
     turn = st.session_state["turn"] = st.session_state.get("turn", 0) + 1
     fusions = steps(run.run_id, shown_graphs[0].graph_id, groups) if asked.replay else ()
-    taken = min(len(fusions), int(st.query_params.get("fused", str(len(fusions)))))
+    taken = st.query_params.get("fused", "")
     matches = found(graph, groups, words)
-    return View(token, turn, focus, second.group_id if second else None, name is not None, matches, fusions, taken)
+    return View(
+        token,
+        turn,
+        focus,
+        second.group_id if second else None,
+        name is not None,
+        matches,
+        fusions,
+        min(len(fusions), int(taken)) if taken.isdecimal() else len(fusions),
+    )
 
 
 @st.fragment
@@ -170,4 +179,4 @@ with extras:
     downloads(shown, run, graph)
 style.note(controls.caption(asked), "canvas")
 controls.tell_missing(run, graph, asked)
-tables.tabs(run, graph, worklist, matches, asked.against)
+tables.tabs(run, graph, worklist, matches, asked)

@@ -43,6 +43,9 @@ function show({ data, setTriggerValue, parentElement }, vis) {
   shown.report = (kind, id, second) => setTriggerValue("seen", { kind, id, second });
   shown.matches = data.matches && new Set(data.matches);
   if (shown.turn !== data.turn) select(shown, data.focus, data.second, data.asked);
+  const found = data.matches?.join(" ") ?? "";
+  if (found && found !== shown.found) fit(shown, new Map(data.matches.map((id) => [id, shown.boxes.get(id)])));
+  shown.found = found;
   shown.turn = data.turn;
   shown.network.redraw();
   root.dataset.ready = "true";
@@ -112,9 +115,9 @@ function extent({ boxes, frames, edges, data }) {
   return found;
 }
 
-// The whole picture, at its own size where there is room for that.
-function fit(shown) {
-  const [left, top, right, bottom] = extent(shown);
+// The whole picture, or some of its boxes, at their own size where there is room for that.
+function fit(shown, some) {
+  const [left, top, right, bottom] = extent(some ? { boxes: some, frames: new Map(), edges: [], data: { headings: [] } } : shown);
   if (!Number.isFinite(left)) return;
   const { clientWidth, clientHeight } = shown.network.body.container;
   const scale = Math.min(1, (clientWidth - 40) / (right - left), (clientHeight - 40) / (bottom - top));

@@ -25,8 +25,8 @@ STATUSES = ("split", "merged", "regrouped", "changed", "new", "gone", "same")
 class Match:
     """Groups of the run compared with, and those of this run, that compute the same nodes.
 
-    Figures are sums over the groups, None where one of them is not recorded; time and bytes are of the kernel calls that
-    run them, each counted once.
+    Figures are sums over the groups, None where one of them is not recorded. Time and bytes are of the kernel calls
+    that run them, each counted once.
     """
 
     status: str

@@ -65,7 +65,8 @@ alive AS (
     LEFT JOIN (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2) USING (ir_node) GROUP BY group_id
 )
 SELECT group_id, time_us, alive.moved AS bytes,
-    CASE WHEN backend = 'extern' THEN alive.moved ELSE k.bytes_read + k.bytes_written END AS call_bytes, registers, spill_bytes, occupancy,
+    CASE WHEN backend = 'extern' THEN alive.moved ELSE k.bytes_read + k.bytes_written END AS call_bytes,
+    registers, spill_bytes, occupancy,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes END AS peak_bytes,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes / nullif(sum(alive.bytes) OVER (), 0) END AS peak_share
 FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN timed USING (kernel_id) LEFT JOIN fullest USING (kernel_id)
