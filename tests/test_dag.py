@@ -223,7 +223,7 @@ def test_the_level_module_shows_a_stretch_of_one_module_as_one_box_that_opens() 
     groups = [group(f"g{i}", i, modules=(path,)) for i, path in enumerate(paths)]
     facts = Facts(groups, [handover(f"g{i}", f"g{i + 1}", f"b{i}") for i in range(3)], [])
     drawn = picture(facts, "module")
-    assert [node["label"] for node in drawn.network.nodes] == ["blocks.0", "blocks.1", "head"]
+    assert [node["lines"][0] for node in drawn.network.nodes] == ["blocks.0", "blocks.1", "head"]
     assert [(edge["from"], edge["to"]) for edge in drawn.network.edges] == [
         ("module g0", "module g2"),
         ("module g2", "module g3"),

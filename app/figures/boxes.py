@@ -102,4 +102,4 @@ def op_title(op: Op) -> str:
     """What is told of an FX node when the pointer rests on it."""
     made = " ".join(filter(None, (op.dtype, "×".join(op.shape or ()))))
     place = style.source_line(op.file, op.line) if op.file else None
-    return "\n".join(filter(None, (op.node, op.target, made, place, (op.source_text or "").strip(), op.module_path)))
+    return "\n".join(filter(None, (op.node, op.target, made, place, op.module_path)))

@@ -90,7 +90,7 @@ def kernel_graph(
         left = drawn.width + APART if drawn.width else 0.0
         _draw(drawn, picture, tree, paint, (left, HEAD), name if len(trees) > 1 else None)
         drawn.width, drawn.height = left + picture.size[0], max(drawn.height, picture.size[1] + HEAD)
-    places = _places(drawn)
+    places = _places(drawn) if links or refused else {}
     network.edges.extend(_links(places, links))
     network.edges.extend(_refusals(places, refused))
     drawn.legend = _legend(drawn, paint)
@@ -137,7 +137,6 @@ def _node(placed: Placed, paint: Paint, dx: float, dy: float) -> dict[str, Any]:
     bar = composition(item.groups) if item.kind == "module" else []
     return {
         "id": item.id,
-        "label": item.lines[0],
         "lines": lines,
         "title": item.title,
         "boxWidth": round(placed.size[0]),

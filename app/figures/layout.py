@@ -163,35 +163,49 @@ def _median(values: list[float]) -> float:
 
 
 def _reduce_crossings(layers: _Layers) -> None:
-    """Sort each rank by the median position of its neighbours, sweeping down and up."""
+    """Sort each rank by the median position of its neighbours, sweeping down and up until nothing moves."""
     position = [0.0] * len(layers.width)
     for rank in layers.ranks:
         for i, v in enumerate(rank):
             position[v] = i
+    still = 0  # sweeps in a row that moved nothing
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         beside = layers.above if down else layers.below
+        still += 1
         for rank in layers.ranks if down else reversed(layers.ranks):
+            if len(rank) == 1:
+                continue
             wish = {v: _median([position[w] for w in beside[v]]) if beside[v] else position[v] for v in rank}
             rank.sort(key=wish.__getitem__)
             for i, v in enumerate(rank):
-                position[v] = i
+                if position[v] != i:
+                    position[v], still = i, 0
+        if still == 2:
+            return
 
 
 def _place(layers: _Layers) -> list[float]:
     """x of every vertex: near the median of its neighbours, never overlapping its own rank."""
     x = [0.0] * len(layers.width)
-    for rank in layers.ranks:
-        offsets = _offsets(rank, layers.width)
-        for v, offset in zip(rank, offsets, strict=True):
-            x[v] = offset - offsets[-1] / 2
+    offsets = [_offsets(rank, layers.width) for rank in layers.ranks]
+    for rank, row in zip(layers.ranks, offsets, strict=True):
+        for v, offset in zip(rank, row, strict=True):
+            x[v] = offset - row[-1] / 2
+    rows = list(zip(layers.ranks, offsets, strict=True))
+    still = 0  # sweeps in a row that moved nothing
     for sweep in range(PLACEMENTS):
         down = sweep % 2 == 0
         beside = layers.above if down else layers.below
-        for rank in layers.ranks if down else reversed(layers.ranks):
+        still += 1
+        for rank, row in rows if down else reversed(rows):
             wishes = [_median([x[w] for w in beside[v]]) if beside[v] else x[v] for v in rank]
-            for v, place in zip(rank, _separated(wishes, _offsets(rank, layers.width)), strict=True):
+            for v, place in zip(rank, _separated(wishes, row) if len(rank) > 1 else wishes, strict=True):
+                if abs(x[v] - place) > 0.5:
+                    still = 0
                 x[v] = place
+        if still == 2:
+            break
     return x
 
 

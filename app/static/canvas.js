@@ -21,11 +21,12 @@ export default function (component) {
   return () => { left = true; };
 }
 
-function rows({ count, same, each }) {
-  const keys = Object.keys(each);
+// Rows from columns: a value for all, a list, or a list of places among the values that there are.
+function rows({ count, same, each, few }) {
   return Array.from({ length: count }, (_, i) => {
     const row = { ...same };
-    for (const key of keys) row[key] = each[key][i];
+    for (const key in each) row[key] = each[key][i];
+    for (const key in few) row[key] = few[key].values[few[key].at[i]];
     return row;
   });
 }
@@ -57,9 +58,9 @@ function draw(root, data, vis) {
   const nodes = rows(data.nodes);
   const edges = rows(data.edges);
   const heat = data.legend.some((entry) => entry.ramp);
-  for (const node of nodes) Object.assign(node, { heat, shape: "custom" });
+  for (const node of nodes) Object.assign(node, { heat, label: node.lines[0], shape: "custom" });
   const boxes = new Map(nodes.map((node) => [node.id, node]));
-  const frames = new Map(data.frames.map((frame) => [frame.id, { ...frame, boxWidth: frame.width, boxHeight: frame.height }]));
+  const frames = new Map(rows(data.frames).map((frame) => [frame.id, { ...frame, boxWidth: frame.width, boxHeight: frame.height }]));
   const shown = { token: data.token, root, data, boxes, frames, edges, bundles: bundle(edges), matches: null, focus: null, second: null, hover: null, edge: null, colours: colours(root), taken: data.taken };
   const drawn = nodes.map(({ id, x, y, boxWidth, boxHeight }) => ({ id, x, y, shape: "custom", ctxRenderer: (place) => box(place, shown, boxWidth, boxHeight) }));
   const network = (shown.network = new vis.Network(view, { nodes: new vis.DataSet(drawn), edges: new vis.DataSet([]) }, data.options));
