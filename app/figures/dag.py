@@ -115,9 +115,9 @@ def _draw(drawn: KernelGraph, picture: Picture, tree: Tree, paint: Paint, offset
 def _parts(tree: Tree, first: int, last: int) -> str:
     """`blocks.0`, `blocks.0–5`, `norm – head`."""
     a, b = label(tree.parts[first]), label(tree.parts[last])
-    holder, _, number = b.rpartition(".")
-    if a != b and number.isdigit() and a.rpartition(".")[0] == holder:
-        return f"{a}–{number}"
+    (holder, _, start), (same, _, end) = a.rpartition("."), b.rpartition(".")
+    if holder == same and start.isdigit() and end.isdigit() and int(start) < int(end):
+        return f"{a}–{end}"
     return a if a == b else f"{a} – {b}"
 
 
@@ -227,7 +227,9 @@ def _places(drawn: KernelGraph) -> Places:
 def _legend(drawn: KernelGraph, paint: Paint) -> list[dict[str, str]]:
     """What the colours, marks and lines of this picture mean."""
     nodes, edges = drawn.network.nodes, drawn.network.edges
-    entries = paint.legend({node["work"] for node in nodes} | {frame.work for frame in drawn.frames})
+    bars = {colour for node in nodes for colour, _ in node["bar"]}
+    works = {node["work"] for node in nodes} | {frame.work for frame in drawn.frames}
+    entries = paint.legend(works | {kind for kind, colour in style.KIND_COLOURS.items() if colour in bars})
     marks = {mark for node in nodes for mark in node["marks"]}
     words = {"again": "computed again", "library": "library call", "copy": "layout copy"}
     entries += [{"mark": mark, "name": words[mark]} for mark in words if mark in marks]

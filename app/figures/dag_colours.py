@@ -15,7 +15,7 @@ SEQUENTIAL = ("#00224E", "#35456C", "#666970", "#948E77", "#C8B866", "#FEE838")
 DIVERGING = (style.GAIN, "#7FB4D6", "#BDBDBD", "#E7A57B", style.LOSS)  # fewer, equal, more
 UNKNOWN = "#BDBDBD"
 MIXED = "#A8A49B"  # an item with several kinds of work
-WIDE = 50.0  # a scale that spans more than this factor is logarithmic
+WIDE, DECADES = 50.0, 1000.0  # a scale over more than the first is logarithmic, and reaches down by the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,11 @@ class Paint:
         if self.figure.diverging:
             low, high = -self._most, self._most
         stops = DIVERGING if self.figure.diverging else SEQUENTIAL
-        scale = f"{', logarithmic' if not self.figure.diverging and _is_wide(low, high) else ''}"
-        entry = {"ramp": ", ".join(stops), "low": self.figure.write(low), "high": self.figure.write(high)}
-        return [entry | {"name": self.figure.title + scale}, {"colour": UNKNOWN, "name": "not recorded"}]
+        wide = not self.figure.diverging and _is_wide(low, high)
+        least = f"≤ {self.figure.write(high / DECADES)}" if wide and high / low > DECADES else self.figure.write(low)
+        entry = {"ramp": ", ".join(stops), "low": least, "high": self.figure.write(high)}
+        name = f"{self.figure.title}{', logarithmic' if wide else ''}"
+        return [entry | {"name": name}, {"colour": UNKNOWN, "name": "not recorded"}]
 
 
 def _is_wide(low: float, high: float) -> bool:
@@ -137,7 +139,8 @@ def _share(value: float, low: float, high: float) -> float:
     if high <= low:
         return 0.5
     if _is_wide(low, high):
-        return min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))
+        low = max(low, high / DECADES)
+        return math.log(max(value, low) / low) / math.log(high / low)
     return min(1.0, (value - low) / (high - low))
 
 
