@@ -264,6 +264,7 @@ def graph_node(
         source_text=text,
         seq_nr=_sequence(node.meta.get("seq_nr")),
         recomputed=recomputed,
+        original=_operator(node.meta.get("original_aten")),
     )
 
 
@@ -275,6 +276,11 @@ def _target(target: Any) -> str:
 def _strides(value: Any) -> tuple[str, ...] | None:
     strided = value is not None and str(value.layout) == "torch.strided"
     return tuple(str(step) for step in value.stride()) if strided else None
+
+
+def _operator(overload: Any) -> str | None:
+    """aten::addmm, as the dispatcher and the profiler name an operator."""
+    return None if overload is None else str(overload._schema.name)
 
 
 def _sequence(number: int | None) -> int | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusionscope.storage.conclusion_records import Finding as Finding
+from fusionscope.storage.conclusion_records import OpCost as OpCost
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
@@ -199,6 +201,7 @@ class GraphNode:
     source_text: str | None = None  # the text of that source line
     seq_nr: int | None = None  # shared by a forward op and its backward
     recomputed: bool | None = None  # a forward op computed again in the backward graph
+    original: str | None = None  # operator of the program that it was decomposed from, e.g. aten::gelu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,6 +475,8 @@ TABLES: dict[str, type[Any]] = {
     "reorderings": Reordering,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
+    "findings": Finding,
+    "op_costs": OpCost,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}

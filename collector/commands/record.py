@@ -30,6 +30,7 @@ from fusionscope.collector.targets import obstacle, record_in_child
 from fusionscope.collector.targets.presence import present, undecided
 from fusionscope.collector.variants import TORCHSCRIPT, VARIANTS, besides
 from fusionscope.storage.library import Library
+from fusionscope.storage.queries.findings import findings
 from fusionscope.storage.queries.runs import library_runs
 
 MODES = (
@@ -180,6 +181,8 @@ def _variants(text: str) -> tuple[str, ...]:
 
 
 def summary(run_id: str, store: Path) -> dict[str, Any]:
-    """The run's headline numbers; the id alone while another process imports it."""
-    rows = [row for row in Library(store).ask(library_runs) if row.run_id == run_id]
-    return asdict(rows[0]) if rows else {"run_id": run_id}
+    """The run's headline numbers and findings; the id alone while another process imports it."""
+    library = Library(store)
+    rows = [row for row in library.ask(library_runs) if row.run_id == run_id]
+    concluded = {"findings": [asdict(finding) for finding in library.ask(findings, run_id)]}
+    return asdict(rows[0]) | concluded if rows else {"run_id": run_id}

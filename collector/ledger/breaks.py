@@ -21,6 +21,7 @@ _VERSION = re.compile(r"/\d+(?=@|$)")  # of a compile id: which compilation of i
 
 ENDED = "the run ended before its calls were counted"
 IN_PYTHON = "Python runs the frame of the break, uncounted"
+FATAL = "torch raised an error in its place, since fullgraph asks for no break"
 OLDER = "the frame was compiled before the recording as well"
 UNCOUNTED = "no graph of Inductor runs just before or just after the break, by which it could be counted"
 
@@ -55,6 +56,14 @@ class Breaks:
             yield record
         self._sites[key].told_by.add(compile_id)
 
+    def fatal(self, event: TraceEvent) -> Iterator[GraphBreak]:
+        """The break for which a compile failed: torch logs it nowhere but in the metrics."""
+        file, line = event.data.get("fail_user_frame_filename"), event.data.get("fail_user_frame_lineno")
+        kind = _break_kinds(text := event.data["fail_reason"])[0]
+        record = replace(_record(event.compile_id or "", file, line, text, kind), executions_reason=FATAL)
+        self._sites[file, line, f"fatal {kind}"] = _Site(record, None)
+        yield record
+
     def compiled(self, compile: Compile) -> None:
         """Note how a compile ended: whether a graph runs before the breaks that it told."""
         self._compiles[compile.compile_id] = compile
@@ -69,6 +78,8 @@ class Breaks:
 
     def _counted(self, site: _Site) -> GraphBreak:
         """A frame runs its graph once and then meets its break; what resumes it runs a graph once after that."""
+        if site.record.executions_reason == FATAL:
+            return site.record
         own = [self._compiles[c] for c in site.told_by if self._holds(site, c)]
         frame = [c for c in self._compiles.values() if _code(c) in {_code(compile) for compile in own}]
         if not own or any(self._left_to_python(compile) for compile in frame):

@@ -58,6 +58,8 @@ class Compiles:
             compiled = self._compile(event)
             self._breaks.compiled(compiled)
             yield compiled
+            if compiled.outcome == "failed" and event.data["fail_type"] == "Unsupported":
+                yield from self._breaks.fatal(event)
 
     def breaks(self) -> list[GraphBreak]:
         """Every break so far, with how often it ran."""

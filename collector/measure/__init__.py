@@ -14,6 +14,7 @@ from fusionscope.collector.measure.device import device_records
 from fusionscope.collector.measure.kernels import GraphOf, Names, kernel_records, launches_of, profiled
 from fusionscope.collector.measure.latency import latency_records, measure_latency
 from fusionscope.collector.measure.memory import memory_records
+from fusionscope.collector.measure.ops import op_costs
 from fusionscope.collector.measure.step import Model, device_of, gradient_leaves, loss_of, state_kept
 from fusionscope.collector.measure.timeline import SPANS, spans_of
 from fusionscope.collector.measure.variants import Make, Variant, Variants, maker
@@ -25,12 +26,13 @@ from fusionscope.storage.records import (
     KernelTiming,
     Measurement,
     MemoryPoint,
+    OpCost,
     TimelineSpan,
 )
 
 __all__ = ["Comparison", "Record", "compare", "maker"]
 
-Record = Measurement | KernelTiming | MemoryPoint | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
+Record = Measurement | KernelTiming | MemoryPoint | OpCost | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
     "latency_us": "latency is not recorded: every sample had a compilation inside",
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
@@ -92,9 +94,8 @@ def compare(
         variants = [prepared.eager, prepared.add("compiled", compiled), *prepared.try_all(others or {}, progress)]
         records, reasons = chain(script, prepared.records), prepared.reasons
         del prepared  # and eager's results, which would count as alive
-        return _emitted(
-            chain(records, _measured(variants, device, graph_of, reasons, progress)), variants, device, reasons, emit
-        )
+        measured = _measured(model, variants, device, graph_of, reasons, progress)
+        return _emitted(chain(records, measured), variants, device, reasons, emit)
 
 
 def _emitted(
@@ -121,6 +122,7 @@ def _emitted(
 
 
 def _measured(
+    model: Model,
     variants: Sequence[Variant],
     device: torch.device,
     graph_of: GraphOf,
@@ -132,17 +134,21 @@ def _measured(
         yield from latency_records(name, samples, device)
     for variant in variants:
         progress(f"kernels, {variant.name}")
-        yield from _kernels(variant, device, graph_of, reasons)
+        yield from _kernels(variant, model, device, graph_of, reasons)
         progress(f"memory, {variant.name}")
         yield from memory_records(variant.name, variant.step, device)
 
 
-def _kernels(variant: Variant, device: torch.device, graph_of: GraphOf, reasons: list[str]) -> Iterator[Record]:
+def _kernels(
+    variant: Variant, model: Model, device: torch.device, graph_of: GraphOf, reasons: list[str]
+) -> Iterator[Record]:
     """One profile gives kernels, their times and the time line; on a GPU a lighter one gives what the device did."""
     names = Names(graph_of, variant.wrappers)
-    profile = profiled(variant.name, variant.step, device)
+    profile = profiled(variant.name, variant.step, device, model)
     launches = launches_of(profile, device, names)
     yield from kernel_records(variant.name, profile, launches, device)
+    if variant.name == "eager":
+        yield from op_costs(profile, launches)
     spans, lost = spans_of(variant.name, profile, launches, device, names)
     yield from spans
     if lost:

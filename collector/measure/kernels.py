@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import median
 from types import ModuleType
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch._C._profiler import _EventType
 
+from fusionscope.collector.measure.modules import modules_marked
 from fusionscope.collector.measure.profile import Profile, descend, is_kernel, on_device, profile_steps
 from fusionscope.collector.measure.step import Step
 from fusionscope.collector.measure.summary import summed_up
@@ -44,6 +44,7 @@ class Launch:
     step: int
     start_ns: int
     end_ns: int
+    asker: Any  # the profiler's event of the operator, or of the marked call; None for a replayed CUDA graph
 
     @property
     def us(self) -> float:
@@ -79,9 +80,9 @@ class Names:
         return _only(self._operators.get(name))
 
 
-def profiled(variant: str, step: Step, device: torch.device) -> Profile:
-    """Settled steps under the profiler, with each kernel call of a wrapper marked."""
-    with nullcontext() if variant == "eager" else kernels_marked():
+def profiled(variant: str, step: Step, device: torch.device, model: Any) -> Profile:
+    """Settled steps under the profiler: of eager with each module's forward marked, else each kernel call."""
+    with modules_marked(model) if variant == "eager" else kernels_marked():
         return profile_steps(step, STEPS, device)
 
 
@@ -141,8 +142,8 @@ def _host_launch(event: Any, step: int, names: Names) -> Launch:
         op = first_operator(event)
     else:
         name = op = event.name
-        kernel_id = names.operator(name) if any(above.name.startswith(_COMPILED) for above in _above(event)) else None
-    return Launch(name, kernel_id, op, step, event.start_time_ns, event.end_time_ns)
+        kernel_id = names.operator(name) if any(outer.name.startswith(_COMPILED) for outer in above(event)) else None
+    return Launch(name, kernel_id, op, step, event.start_time_ns, event.end_time_ns, event)
 
 
 def outermost(events: Iterable[Any], wanted: Callable[[Any], bool]) -> Iterator[Any]:
@@ -163,7 +164,8 @@ def first_operator(event: Any) -> str | None:
     return next((below.name for below in descend(event.children) if is_operator(below.name)), None)
 
 
-def _above(event: Any) -> Iterator[Any]:
+def above(event: Any) -> Iterator[Any]:
+    """The event, then those that hold it, innermost first."""
     while event is not None:
         yield event
         event = event.parent
@@ -176,15 +178,16 @@ def _device_launches(profile: Profile, names: Names) -> Iterator[Launch]:
     for event in profile.kineto:
         number = bisect_right(starts, event.start_ns()) - 1
         if number >= 0 and on_device(event) and is_kernel(event):
-            kernel_id, op = _asked_for(event.name(), askers.get(event.linked_correlation_id()), names)
+            asker = askers.get(event.linked_correlation_id())
+            kernel_id, op = _asked_for(event.name(), asker, names)
             end_ns = event.start_ns() + event.duration_ns()
-            yield Launch(event.name(), kernel_id, op, number, event.start_ns(), end_ns)
+            yield Launch(event.name(), kernel_id, op, number, event.start_ns(), end_ns, asker)
 
 
 def _asked_for(kernel: str, asker: Any, names: Names) -> tuple[str | None, str | None]:
     """The recorded kernel and the operator behind a kernel of the device; a replayed CUDA graph only knows its name."""
     op = None
-    for event in _above(asker):
+    for event in above(asker):
         if event.name.startswith(KERNEL):
             return names.marked(event.name)[1], op
         if event.name.startswith(_COMPILED) and op is not None:
