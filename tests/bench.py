@@ -10,6 +10,7 @@ growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
 targets: seconds per kernel to record three programs for an H200 that is not here, and what part of them is recording.
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
+fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
+    parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     parser.add_argument("--count", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -158,12 +160,20 @@ def targets(asked: argparse.Namespace) -> None:
         say(f"  {caches:8}{cost}")
 
 
+def screen(asked: argparse.Namespace) -> None:
+    """Print what bench_fusion.py measures; its imports are kept out of the processes that measure compiling."""
+    from bench_fusion import opening
+
+    opening(asked)
+
+
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
     "calls": calling,
     "growth": growth,
     "agree": agree,
     "targets": targets,
+    "fusion": screen,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
