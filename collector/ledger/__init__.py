@@ -83,7 +83,7 @@ class Ledger:
             self._events.append(observation)
         elif kind is BackendCalled:
             self.backends[observation.compile_id] = observation.backend
-        elif kind is LauncherSeen:
+        elif isinstance(observation, LauncherSeen):
             self._launchers.append(observation)
         elif kind is GraphCalled:  # of a graph that DDP split each part is called once a call
             self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
