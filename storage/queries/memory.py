@@ -54,6 +54,7 @@ class Lifetime:
     file: str | None
     line: int | None
     source_text: str | None
+    reason: str | None = None  # why its size is not known
 
     @property
     def at_entry(self) -> bool:
@@ -136,7 +137,8 @@ described AS (
     FROM made JOIN (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2) USING (node) GROUP BY buffer
 )
 SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
-    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text
+    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text,
+    b.reason
 FROM buffers b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
 WHERE run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
