@@ -27,6 +27,7 @@ from fusionscope.storage.records import HookStatus, Run
 from fusionscope.storage.spool import Spool
 
 if TYPE_CHECKING:
+    from fusionscope.collector.ledger.plan import Plan
     from fusionscope.collector.measure import Comparison
 
 _ANY_BACKEND = ("trace_stream", "backends", "compiled_calls", "counters")  # hooks that see more than Inductor
@@ -106,12 +107,16 @@ class Recording:
                 backward=backward,
                 emit=self.emit,
                 graph_of=self._graph_of,
+                plan_of=self._plan_of,
                 progress=progress or (lambda _: None),
             )
 
     def _graph_of(self, wrapper_file: str) -> str | None:
         self._flush()
         return self._ledger.texts.graph_of(wrapper_file)
+
+    def _plan_of(self, wrapper_file: str) -> Plan | None:
+        return self._ledger.plans.get(self._graph_of(wrapper_file) or "")
 
     def _sink(self, observation: Any) -> None:
         self._ledger.add(observation)

@@ -17,7 +17,7 @@ from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
-from fusionscope.collector.ledger.plan import carry_out
+from fusionscope.collector.ledger.plan import Plan, carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
 from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
@@ -35,6 +35,7 @@ class Ledger:
         self._graphs: dict[str, list[object]] = defaultdict(list)
         self._events: list[TraceEvent] = []
         self.texts = Graphs()
+        self.plans: dict[str, Plan] = {}  # graph → its plan, which measuring compares with what it sees
         self.backends: dict[str, str] = {}  # compile → backend
         self._compiles = Compiles(began, compile_limit, self.backends)
         self._symbols = Symbols()
@@ -75,7 +76,8 @@ class Ledger:
         defined = _kernels_defined(complete)
         for graph_id, observations in complete.items():
             facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
-            records += _fold_graph(facts, observations, done.get(root_of(graph_id)))
+            self.plans[graph_id] = plan = carry_out(facts)
+            records += _fold_graph(facts, plan, observations, done.get(root_of(graph_id)))
         records += [record for event in events for take in self._takers for record in take(event)]
         records += [self.texts.subgraph(graph_id) for graph_id in complete if root_of(graph_id) != graph_id]
         if not final:
@@ -91,8 +93,7 @@ def _kernels_defined(graphs: Mapping[str, list[object]]) -> dict[str, dict[str, 
     return found
 
 
-def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str | None) -> list[Any]:
-    plan = carry_out(facts)
+def _fold_graph(facts: GraphFacts, plan: Plan, observations: list[object], output_code: str | None) -> list[Any]:
     kernels, calls = kernels_and_calls(facts, plan, output_code)
     decisions = FusionLedger(facts.graph_id).replay(observations)
     return [

@@ -25,6 +25,13 @@ class Plan:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     call_steps: list[tuple[LineSeen, int]] = field(default_factory=list)  # kernel calls in order, with their steps
 
+    def last_in_block(self, buffer: Buffer) -> Buffer:
+        """The last buffer that lives in the memory of `buffer`: itself, or the last of those that took it over."""
+        takers = {made.reuses: made for made in self.buffers.values() if made.reuses}
+        while buffer.buffer in takers:
+            buffer = takers.pop(buffer.buffer)
+        return buffer
+
 
 def carry_out(facts: GraphFacts) -> Plan:
     """Replay the lines of a graph's wrapper, from the first allocation to the return."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from fusionscope.collector.measure.categories import PlanOf
 from fusionscope.collector.measure.kernels import GraphOf, kernel_records
 from fusionscope.collector.measure.latency import latency_records, measure_latency
-from fusionscope.collector.measure.memory import memory_records
+from fusionscope.collector.measure.memory import MemoryRecord, memory_records
 from fusionscope.collector.measure.step import Model, Step, device_of, gradient_leaves, loss_of, state_kept, step_of
-from fusionscope.storage.records import HookStatus, KernelTiming, Measurement, MemoryPoint
+from fusionscope.storage.records import HookStatus, KernelTiming, Measurement
 
-Record = Measurement | KernelTiming | MemoryPoint | HookStatus
+Record = MemoryRecord | KernelTiming | HookStatus
 MISSING = {
     "latency_us": "latency is not recorded: every sample had a compilation inside",
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
@@ -50,6 +51,7 @@ def compare(
     backward: bool = False,
     emit: Callable[[Record], None],
     graph_of: GraphOf,
+    plan_of: PlanOf = lambda _: None,
     first_call_s: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
@@ -59,8 +61,9 @@ def compare(
     None. The grad mode is the caller's. The model runs many times: gradients and random state are put back
     afterwards, other state (running statistics, counters) moves on as in any call.
 
-    `graph_of` names the graph behind a generated wrapper file. `first_call_s` is passed on as a measurement.
-    What the model raises is not caught; ValueError where `backward` finds no output that requires a gradient.
+    `graph_of` names the graph behind a generated wrapper file, `plan_of` gives its plan. `first_call_s` is passed on
+    as a measurement. What the model raises is not caught; ValueError where `backward` finds no output that requires a
+    gradient.
     """
     progress("eager, first call")
     outputs = model(*inputs)
@@ -70,7 +73,7 @@ def compare(
     steps = {"eager": step_of(model, inputs, leaves), "compiled": step_of(compiled, inputs, leaves)}
     found: dict[tuple[str, str], float] = {}
     with state_kept(leaves or (), device):
-        for record in chain(_first_call(first_call_s), _measured(steps, device, graph_of, progress)):
+        for record in chain(_first_call(first_call_s), _measured(steps, device, inputs, (graph_of, plan_of), progress)):
             emit(record)
             if isinstance(record, Measurement):
                 found[record.variant, record.metric] = record.median
@@ -85,15 +88,20 @@ def compare(
 
 
 def _measured(
-    steps: Mapping[str, Step], device: torch.device, graph_of: GraphOf, progress: Callable[[str], None]
+    steps: Mapping[str, Step],
+    device: torch.device,
+    inputs: Sequence[Any],
+    behind: tuple[GraphOf, PlanOf],
+    progress: Callable[[str], None],
 ) -> Iterator[Record]:
+    graph_of, plan_of = behind
     for variant, samples in measure_latency(steps, device, progress).items():
         yield from latency_records(variant, samples, device)
     for variant, step in steps.items():
         progress(f"kernels, {variant}")
         yield from kernel_records(variant, step, device, graph_of)
         progress(f"memory, {variant}")
-        yield from memory_records(variant, step, device)
+        yield from memory_records(variant, step, device, inputs, plan_of)
 
 
 def _first_call(seconds: float | None) -> Iterator[Record]:
