@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ _POOL_METHOD = "segments of all private pools in torch.cuda.memory_snapshot(), a
 _CPU_BASE = "distinct storages of all CPU tensors that Python holds before the step"
 _CUDA_BASE = "blocks in use in torch.cuda.memory_snapshot() before the step"
 
+_REPLACED = ("gradient", "other", "input", "optimizer", "workspace", "weight")  # the likeliest first
 FREED_BEFORE = "free a block from before"
 
 MemoryRecord = Measurement | MemoryPoint | Allocation | MemoryResidual
@@ -53,7 +55,7 @@ def memory_records(
     yield from _cuda_peak(variant, step, device, highest) if on_cuda else [_cpu_peak(variant, highest)]
     yield from points
     known = known_blocks(seen, plan_of, {block.address: block.category for block in before if block.address})
-    yield from before
+    yield from _before(before, seen)
     yield from _allocations(variant, seen, known)
     yield from residuals(variant, seen, known, plan_of)
 
@@ -123,6 +125,28 @@ def _label(event: Event) -> str | None:
     return f"free {origin.buffer or origin.text or 'a block'}"
 
 
+def _before(held: Sequence[Allocation], seen: Timeline) -> Iterator[Allocation]:
+    """What was there before the step, with the moment at which the step freed it.
+
+    State that each step replaces, such as gradients, lies elsewhere by the time of the profiled step: what is freed at
+    an unknown address is taken for the block of the same size that a step is likeliest to replace.
+    """
+    freed = {(block.address, block.bytes): block for block in seen.blocks if block.start_ns is None}
+    ends = {id(one): freed.pop((one.address, one.bytes)) for one in held if (one.address, one.bytes) in freed}
+    replaced = sorted((one for one in held if id(one) not in ends), key=lambda one: _REPLACED.index(one.category))
+    for block in freed.values():
+        same = next((one for one in replaced if one.bytes == block.bytes and id(one) not in ends), None)
+        if same is not None:
+            ends[id(same)] = block
+    for one in held:
+        end = ends.get(id(one))
+        yield replace(one, end_us=_us(end.end_ns, seen), last_event=end.last_event) if end else one
+
+
+def _us(time_ns: int | None, seen: Timeline) -> float | None:
+    return None if time_ns is None else (time_ns - seen.begin_ns) / 1000
+
+
 def _allocations(variant: str, seen: Timeline, known: list[Known]) -> Iterator[Allocation]:
     for entry in known:
         block, origin = entry.block, entry.block.origin
@@ -131,8 +155,8 @@ def _allocations(variant: str, seen: Timeline, known: list[Known]) -> Iterator[A
         yield Allocation(
             variant=variant,
             phase=origin.phase,
-            start_us=(block.start_ns - seen.begin_ns) / 1000,
-            end_us=None if block.end_ns is None else (block.end_ns - seen.begin_ns) / 1000,
+            start_us=_us(block.start_ns, seen),
+            end_us=_us(block.end_ns, seen),
             first_event=block.first_event,
             last_event=block.last_event,
             bytes=block.bytes,
