@@ -26,6 +26,7 @@ class Allocation:
     label: str | None = None  # the wrapper line, the operator, or the name of a parameter
     file: str | None = None
     line: int | None = None
+    source_text: str | None = None  # the text of that line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

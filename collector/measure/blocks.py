@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from torch._C._profiler import RecordScope, _EventType
 
+from fusionscope.collector.measure.lines import place
 from fusionscope.collector.measure.profile import MARK, Profile
 
 _BACKWARD = "autograd::engine::evaluate_function: "
 _OPTIMIZER = "Optimizer."  # torch/optim/optimizer.py names its steps Optimizer.step#AdamW.step
 _RESULT = re.compile(r"^(\w+) = ")  # of a wrapper line
-_TORCH = f"{Path(torch.__file__).parent}/"
-_OWN = f"{Path(__file__).parents[1]}/"
 
 
 @dataclass(slots=True)
@@ -168,8 +167,6 @@ class _Walk:
             return replace(above, wrapper=(file, caller.line_number), op=None, op_end_ns=0)
         if event.tag == _EventType.PyCall:
             self._note_call(event)
-        if _is_the_users(file):
-            return replace(above, source=(file, caller.line_number))
         return above
 
     def _note_call(self, event: Any) -> None:
@@ -186,6 +183,8 @@ class _Walk:
             return Origin("backward", name.removeprefix(_BACKWARD), event.end_time_ns, source)
         if name.startswith(_OPTIMIZER):
             return replace(above, phase="optimizer", op=name, op_end_ns=event.end_time_ns)
+        if (source := place(name)) is not None:
+            return replace(above, source=source)
         if event.extra_fields.scope == RecordScope.USER_SCOPE:
             return above  # a region that the user, Dynamo or Inductor marked, no operator
         if above.phase == "forward" and number >= 0 and above.source is not None:
@@ -198,8 +197,3 @@ def whole_path(name: str) -> str:
     """The profiler cuts the folders of sys.path off a file's name (torch/csrc/autograd/profiler_python.cpp)."""
     found = (Path(folder, name) for folder in ["", *sys.path])
     return str(next((path for path in found if path.exists()), name))
-
-
-@cache
-def _is_the_users(file: str) -> bool:
-    return file.startswith("/") and not file.startswith((_TORCH, _OWN)) and Path(file).exists()

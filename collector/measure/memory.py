@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from fusionscope.collector.measure.blocks import Event, Timeline, timeline
 from fusionscope.collector.measure.categories import Known, PlanOf, known_blocks
 from fusionscope.collector.measure.held import held_before
+from fusionscope.collector.measure.lines import lines_marked
 from fusionscope.collector.measure.profile import profile_steps
 from fusionscope.collector.measure.residuals import residuals
 from fusionscope.collector.measure.step import Step, synchronize
@@ -45,11 +47,13 @@ def memory_records(
     before = held_before(variant, device, inputs)
     base_bytes = sum(block.bytes for block in before)
     yield _bytes(variant, "base_bytes", base_bytes, _CUDA_BASE if on_cuda else _CPU_BASE)
-    profile = profile_steps(step, 1, device, memory=True)
+    emitted = frozenset(str(wrapper.__file__) for wrapper in wrappers())
+    with lines_marked(emitted):
+        profile = profile_steps(step, 1, device, memory=True)
     if any(event.name() == "cudaGraphLaunch" for event in profile.kineto):
         yield _bytes(variant, "graph_pool_bytes", _graph_pool_bytes(), _POOL_METHOD)
         return
-    seen = timeline(profile, device, frozenset(str(wrapper.__file__) for wrapper in wrappers()))
+    seen = timeline(profile, device, emitted)
     points = list(_points(variant, seen, base_bytes))
     highest = max((point.live_bytes for point in points), default=0)
     yield from _cuda_peak(variant, step, device, highest) if on_cuda else [_cpu_peak(variant, highest)]
@@ -132,7 +136,7 @@ def _before(held: Sequence[Allocation], seen: Timeline) -> Iterator[Allocation]:
     an unknown address is taken for the block of the same size that a step is likeliest to replace.
     """
     freed = {(block.address, block.bytes): block for block in seen.blocks if block.start_ns is None}
-    ends = {id(one): freed.pop((one.address, one.bytes)) for one in held if (one.address, one.bytes) in freed}
+    ends = {id(one): freed.pop((one.address or 0, one.bytes)) for one in held if (one.address, one.bytes) in freed}
     replaced = sorted((one for one in held if id(one) not in ends), key=lambda one: _REPLACED.index(one.category))
     for block in freed.values():
         same = next((one for one in replaced if one.bytes == block.bytes and id(one) not in ends), None)
@@ -167,4 +171,5 @@ def _allocations(variant: str, seen: Timeline, known: list[Known]) -> Iterator[A
             label=origin.text,
             file=origin.source[0] if origin.source else None,
             line=origin.source[1] if origin.source else None,
+            source_text=linecache.getline(*origin.source).strip() or None if origin.source else None,
         )

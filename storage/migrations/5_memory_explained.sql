@@ -13,7 +13,7 @@ CREATE TABLE allocations (
     graph_id VARCHAR,  -- whose wrapper allocated it
     buffer VARCHAR,  -- of that graph
     label VARCHAR,  -- the wrapper line, the operator, or the name of a parameter
-    file VARCHAR, line BIGINT
+    file VARCHAR, line BIGINT, source_text VARCHAR
 );
 
 -- One row per named part of a measured peak; those of one variant and graph add up to it.
