@@ -114,6 +114,12 @@ def test_an_eager_block_knows_its_line_and_what_it_is_for(training: list[MemoryR
     assert {"aten::linear", "aten::gelu"} <= saved
 
 
+def test_what_the_optimizer_allocates_is_its_own(training: list[MemoryRecord]) -> None:
+    by_phase = {(a.phase, a.category) for a in of(training, Allocation) if a.phase == "optimizer"}
+    assert by_phase
+    assert by_phase <= {("optimizer", "intermediate"), ("optimizer", "workspace")}
+
+
 def test_a_gradient_knows_the_line_of_the_forward(training: list[MemoryRecord]) -> None:
     source = Path(__file__).read_text().splitlines()
     gradients = [a for a in of(training, Allocation) if a.category == "gradient" and a.phase == "backward"]

@@ -18,7 +18,7 @@ from fusionscope.collector.measure.lines import place
 from fusionscope.collector.measure.profile import MARK, Profile
 
 _BACKWARD = "autograd::engine::evaluate_function: "
-_OPTIMIZER = "Optimizer."  # torch/optim/optimizer.py names its steps Optimizer.step#AdamW.step
+_OPTIMIZER = ("torch/optim/", "step")  # folder and function of an optimizer's step
 _RESULT = re.compile(r"^(\w+) = ")  # of a wrapper line
 
 
@@ -165,14 +165,16 @@ class _Walk:
         file = whole_path(caller.file_name)
         if file in self._wrappers:
             return replace(above, wrapper=(file, caller.line_number), op=None, op_end_ns=0)
-        if event.tag == _EventType.PyCall:
-            self._note_call(event)
-        return above
+        return self._called(event, above) if event.tag == _EventType.PyCall else above
 
-    def _note_call(self, event: Any) -> None:
+    def _called(self, event: Any, above: Origin) -> Origin:
         called = event.extra_fields.callsite
+        folder, function = _OPTIMIZER
+        if called.function_name == function and folder in called.file_name:
+            return replace(above, phase="optimizer")
         if called.function_name == "call" and (file := whole_path(called.file_name)) in self._wrappers:
             self.calls.append(WrapperCall(file, event.start_time_ns, event.end_time_ns))
+        return above
 
     def _operator(self, event: Any, above: Origin) -> Origin:
         name, number = event.name, event.extra_fields.sequence_number
@@ -181,8 +183,6 @@ class _Walk:
             self.backward_ns = min(first, event.start_time_ns), max(last, event.end_time_ns)
             source = self._forward_of.get(number, above.source)
             return Origin("backward", name.removeprefix(_BACKWARD), event.end_time_ns, source)
-        if name.startswith(_OPTIMIZER):
-            return replace(above, phase="optimizer", op=name, op_end_ns=event.end_time_ns)
         if (source := place(name)) is not None:
             return replace(above, source=source)
         if event.extra_fields.scope == RecordScope.USER_SCOPE:

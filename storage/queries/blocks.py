@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
-from fusionscope.storage.queries.memory import Point
+from fusionscope.storage.queries.memory import Lifetime, Point, lifetimes
 
 DRAWN = 400  # blocks that are drawn one by one
 BINS = 700  # stretches of a curve, each with its lowest and highest point
@@ -44,6 +44,8 @@ class Span:
     first: float | None
     last: float | None
     alive_at_peak: bool
+    reuses: str | None  # of a plan: the buffer whose memory it took over
+    label: str | None  # of a measured block: the wrapper line or the operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,12 @@ def alive(con: DuckDBPyConnection, scene: Scene, event: int, most: int) -> list[
     return fetch(con, Block, _ALIVE, [scene.run_id, scene.variant, event, most])
 
 
+def block(con: DuckDBPyConnection, scene: Scene, key: str) -> Block | None:
+    """The measured block of a key."""
+    found = fetch(con, Block, _ONE, [scene.run_id, scene.variant, key])
+    return found[0] if found else None
+
+
 def shares(con: DuckDBPyConnection, scene: Scene, step: int) -> list[Share]:
     """Bytes alive after a step by category, what was there before included, most first."""
     sql = _PLAN_SHARES if scene.basis == "plan" else _SHARES
@@ -131,8 +139,20 @@ def shares(con: DuckDBPyConnection, scene: Scene, step: int) -> list[Share]:
 
 
 def by_source(con: DuckDBPyConnection, scene: Scene, step: int) -> list[Placed]:
-    """Bytes alive after a step of a measured step by the line that made them, without what was there before it."""
-    return fetch(con, Placed, _BY_SOURCE, [scene.run_id, scene.variant, step])
+    """Bytes alive after a step by the line that made them, most first, without what was there before the call."""
+    if scene.basis == "measured":
+        return fetch(con, Placed, _BY_SOURCE, [scene.run_id, scene.variant, step])
+    alive = [life for life in lifetimes(con, scene.run_id, scene.graph_id) if life.alive_at(step) and not life.at_entry]
+    lines: dict[tuple[str | None, int | None], list[Lifetime]] = {}
+    for life in alive:
+        lines.setdefault((life.file, life.line), []).append(life)
+    placed = [_placed(file, line, made) for (file, line), made in lines.items()]
+    return sorted(placed, key=lambda found: -found.bytes)
+
+
+def _placed(file: str | None, line: int | None, made: list[Lifetime]) -> Placed:
+    label = made[0].kernel if file is None else None
+    return Placed(file, line, made[0].source_text, label, sum(life.bytes or 0 for life in made), len(made))
 
 
 def _asked(scene: Scene, peak_step: int) -> list[object]:
@@ -149,7 +169,8 @@ def _ranked(scene: Scene) -> str:
 # Alive after step s: allocated at or before it, freed after it.
 _PLAN_SPANS = """
 SELECT buffer AS key, buffer AS name, category, bytes, allocated_at::DOUBLE AS first, freed_at::DOUBLE AS last,
-    coalesce(allocated_at, 0) <= $4 AND coalesce(freed_at > $4, true) AS alive_at_peak
+    coalesce(allocated_at, 0) <= $4 AND coalesce(freed_at > $4, true) AS alive_at_peak,
+    reuses, NULL AS label
 FROM buffers WHERE run_id = $1 AND graph_id = $2 AND $3 = 'compiled' AND bytes > 0
     AND NOT (allocated_at IS NULL AND freed_at IS NULL)
 """
@@ -158,7 +179,8 @@ _NAME = "coalesce(buffer, label, 'block')"
 _KEY = "coalesce(first_event::VARCHAR, 'before ' || address, 'before')"
 _SPANS = f"""
 SELECT {_KEY} AS key, {_NAME} AS name, category, bytes, {{first}} AS first, {{last}} AS last,
-    coalesce(first_event, -1) <= $4 AND coalesce(last_event > $4, true) AS alive_at_peak
+    coalesce(first_event, -1) <= $4 AND coalesce(last_event > $4, true) AS alive_at_peak,
+    NULL AS reuses, label
 FROM allocations WHERE run_id = $1 AND $2 = '' AND variant = $3 AND bytes > 0
     AND NOT (first_event IS NULL AND last_event IS NULL)
 """
@@ -207,10 +229,7 @@ _LIVES = "coalesce(first_event, -1) <= {at} AND coalesce(last_event > {at}, true
 
 # A block of a wrapper is named after the operator and line that its buffer holds, as a plan's buffer is.
 _DESCRIBED = f"""
-held AS (
-    SELECT a.*, a.rowid AS id FROM allocations a
-    WHERE run_id = $1 AND variant = $2 AND {_LIVES.format(at="$3")}
-),
+held AS (SELECT *, rowid AS id FROM allocations WHERE run_id = $1 AND variant = $2 AND {{which}}),
 made AS (
     SELECT h.id, h.graph_id, b.kernel_id, unnest({OWN_ORIGINS}) AS node FROM held h
     JOIN buffers b ON (b.run_id, b.graph_id, b.buffer) = (h.run_id, h.graph_id, h.buffer)
@@ -225,19 +244,22 @@ described AS (
 )
 """
 
-_ALIVE = f"""
+_BLOCKS = f"""
 WITH {_DESCRIBED}
 SELECT {_KEY} AS key, coalesce(buffer, label, 'block') AS name, category, phase, h.bytes, first_event, last_event,
     label, h.graph_id, buffer, k.name AS kernel, d.op, coalesce(d.file, h.file) AS file,
     coalesce(d.line, h.line) AS line, coalesce(d.source_text, h.source_text) AS source_text
 FROM held h LEFT JOIN described d USING (id)
 LEFT JOIN kernels k ON k.run_id = h.run_id AND k.kernel_id = d.kernel_id
-ORDER BY h.bytes DESC, first_event LIMIT $4
+ORDER BY h.bytes DESC, first_event
 """
+_ALIVE = _BLOCKS.format(which=_LIVES.format(at="$3")) + " LIMIT $4"
+_ONE = _BLOCKS.format(which=f"{_KEY} = $3")
 
 _BY_SOURCE = f"""
-WITH {_DESCRIBED}
-SELECT coalesce(d.file, h.file) AS file, coalesce(d.line, h.line) AS line, any_value(coalesce(d.source_text, h.source_text)) AS source_text,
+WITH {_DESCRIBED.format(which=_LIVES.format(at="$3"))}
+SELECT coalesce(d.file, h.file) AS file, coalesce(d.line, h.line) AS line,
+    any_value(coalesce(d.source_text, h.source_text)) AS source_text,
     CASE WHEN coalesce(d.file, h.file) IS NULL THEN coalesce(label, category) END AS label,
     sum(h.bytes)::BIGINT AS bytes, count(*) AS blocks
 FROM held h LEFT JOIN described d USING (id) WHERE phase <> 'before'

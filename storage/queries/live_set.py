@@ -20,6 +20,7 @@ class Alive:
     first_use: int | None  # the step of the first call that reads it
     users: tuple[str, ...]  # kernels that read it after the step, in order
     gives_to: tuple[str, ...]  # buffers that take its memory over, one after the other
+    made_by: str | None  # fusion group of the scheduler node that writes it
     cause: str  # given, constant, returned, saved, read, fused_reader, fused_writer, pool
     group_id: str | None  # the fusion that keeps it alive longer, where one does
     why: str  # the same in words
@@ -48,12 +49,23 @@ class _Moved:
 
 def live_set(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int) -> list[Alive]:
     """What is alive after `step`, largest first; those of unknown size last."""
-    facts = plan_facts(con, run_id, graph_id)
-    reasons = _save_reasons(con, run_id, graph_id)
-    moved = fetch(con, _Moved, _MOVED, [run_id, graph_id])
-    told = _Told(facts, reasons, moved[0] if moved else None, step)
+    told = _told(con, run_id, graph_id, step)
     alive = [life for life in lifetimes(con, run_id, graph_id) if life.alive_at(step)]
     return [told.of(life) for life in sorted(alive, key=lambda life: -(life.bytes or 0))]
+
+
+def story(con: DuckDBPyConnection, run_id: str, graph_id: str, buffer: str, step: int) -> Alive | None:
+    """One buffer, at `step` if it is alive then, else where it begins; None where the plan has none of this name."""
+    life = next((found for found in lifetimes(con, run_id, graph_id) if found.buffer == buffer), None)
+    if life is None:
+        return None
+    return _told(con, run_id, graph_id, step if life.alive_at(step) else life.allocated_at or 0).of(life)
+
+
+def _told(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int) -> _Told:
+    moved = fetch(con, _Moved, _MOVED, [run_id, graph_id])
+    reasons = _save_reasons(con, run_id, graph_id)
+    return _Told(plan_facts(con, run_id, graph_id), reasons, moved[0] if moved else None, step)
 
 
 def saved_values(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Saved]:
@@ -89,6 +101,7 @@ class _Told:
             first_use=steps[0] if steps else None,
             users=tuple(self._kernel(at) for at in steps if at >= self._step),
             gives_to=tuple(self._takers(life.buffer)),
+            made_by=made.group_id if (made := self._facts.group_of.get(life.ir_node or "")) else None,
             cause=cause,
             group_id=group.group_id if group else None,
             why=why,
