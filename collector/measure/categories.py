@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fusionscope.collector.ledger.plan import Plan
+from fusionscope.collector.lifetimes import category_of
 from fusionscope.collector.measure.blocks import Block, Timeline, WrapperCall
 from fusionscope.storage.records import Buffer
 
@@ -38,27 +39,13 @@ def _known(block: Block, timeline: Timeline, buffers: _Buffers, given: Mapping[i
     if block.start_ns is None:
         return Known(block, given.get(block.address, "other"))
     if block.origin.wrapper is None:
-        return Known(block, _of_eager(block, timeline.backward_ns))
+        made = category_of(block.origin.phase, block.end_ns, timeline.backward_ns)
+        return Known(block, "workspace" if block.is_scratch else made)
     file, _ = block.origin.wrapper
     graph_id, buffer = buffers.take(file, block)
     if buffer is not None:
         return Known(block, buffers.category(file, buffer), graph_id, buffer)
     return Known(block, "workspace" if block.is_scratch else "intermediate", graph_id)
-
-
-def _of_eager(block: Block, backward: tuple[int, int] | None) -> str:
-    """By its life: an eager step has no plan. Saved: made by the forward, freed while the backward runs."""
-    end, phase = block.end_ns, block.origin.phase
-    if block.is_scratch:
-        return "workspace"
-    if phase == "optimizer":
-        return "optimizer" if end is None else "intermediate"
-    if phase == "backward":
-        return "gradient" if backward and (end is None or end > backward[1]) else "intermediate"
-    if backward is not None and end is not None and backward[0] <= end <= backward[1]:
-        return "saved"
-    outlives = end is None or (backward is not None and end > backward[1])
-    return "output" if outlives else "intermediate"
 
 
 class _Buffers:
