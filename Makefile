@@ -3,11 +3,12 @@
 PYTHON ?= python3
 PORT ?= 8501
 STORE ?= fusionscope-store
+WHAT ?= compile growth
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := collector storage app sample_models
 
-.PHONY: demo test lint drift clean
+.PHONY: demo test lint bench drift clean
 
 demo: $(VENV)/.installed  ## record the sample models, then serve the dashboard
 	@command -v g++ >/dev/null || { echo "make demo needs g++, which torch.compile uses on a CPU." >&2; exit 1; }
@@ -22,6 +23,9 @@ lint: $(VENV)/.developing
 	$(BIN)/ruff format --check .
 	@mkdir -p .types/fusionscope && ln -sfn $(PACKAGES:%=$(CURDIR)/%) -t .types/fusionscope  # mypy follows no editable install
 	cd .types && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml --namespace-packages --explicit-package-bases $(PACKAGES:%=-p fusionscope.%)
+
+bench: $(VENV)/.developing  ## what recording costs, in minutes: make bench, or one of them with make bench WHAT=growth
+	$(BIN)/python tests/bench.py $(WHAT)
 
 drift: $(VENV)/.developing  ## which hook targets another torch changes: make drift TORCH=2.14.1
 	@test -n "$(TORCH)" || { echo "Which torch? make drift TORCH=2.14.1" >&2; exit 1; }

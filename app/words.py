@@ -13,6 +13,7 @@ UNITS: dict[str, tuple[tuple[str, ...], float, Callable[[float | None], str]]] =
     "us": (style.TIMES, 1000, style.duration),
     "s": (("s",), 1, style.seconds),
     "bytes": (style.BYTES, 1024, style.size),
+    "share": (("",), 1, style.percent),
 }
 
 
@@ -41,7 +42,15 @@ METRICS = {
     "peak_bytes": Metric("Peak memory above entry", "bytes", pictured=True),
     "peak_rss_bytes": Metric("Peak resident memory of the process", "bytes", pictured=True),
     "base_bytes": Metric("Alive before the call", "bytes"),
+    "host_us": Metric("Host time to issue a call", "us"),
+    "device_us": Metric("Kernel time on the device", "us"),
+    "launch_gap_us": Metric("Device idle between kernels", "us"),
+    "profiled_us": Metric("One call under the profiler", "us"),
     "first_call_s": Metric("First call, compiling included", "s"),
+    "break_even_calls": Metric("Calls until compiling pays", "count"),
+    "max_abs_error": Metric("Largest difference from eager", "1"),
+    "max_rel_error": Metric("Largest relative difference from eager", "1"),
+    "beyond_tolerance": Metric("Elements beyond the tolerance", "share"),
 }
 
 

@@ -52,22 +52,14 @@ class Emit:
             self.sink(observation)
             self.recorded += 1
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guarded(self) -> AbstractContextManager[None]:
         """Run a hook's own code: an exception is counted and kept in words, never raised into torch."""
-        started = time.perf_counter()
-        self._depth += 1
-        try:
-            yield
-        except Exception as error:
-            self.lost += 1
-            self.reason = self.reason or f"{type(error).__name__}: {error}".splitlines()[0][:300]
-            if self.strict:
-                raise
-        finally:
-            self._depth -= 1
-            if not self._depth:  # guarded code may emit through guarded code: time is counted once
-                self.self_s += time.perf_counter() - started
+        return _Guard(self)
+
+    def lose(self, error: Exception) -> None:
+        """Count an observation that raised; the first reason is kept in words."""
+        self.lost += 1
+        self.reason = self.reason or f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
     def status(self) -> HookStatus:
         """Sum up what this hook recorded."""
@@ -80,6 +72,29 @@ class Emit:
             lost=self.lost,
             self_s=self.self_s,
         )
+
+
+class _Guard(AbstractContextManager[None]):
+    """What `Emit.guarded` gives: a class, since a generator costs twice as much and torch is asked so often."""
+
+    __slots__ = ("_emit", "_started")
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+
+    def __enter__(self) -> None:
+        self._emit._depth += 1
+        self._started = time.perf_counter()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        emit = self._emit
+        emit._depth -= 1
+        if not emit._depth:  # guarded code may emit through guarded code: time is counted once
+            emit.self_s += time.perf_counter() - self._started
+        if not isinstance(error, Exception):
+            return False
+        emit.lose(error)
+        return not emit.strict
 
 
 @contextmanager
@@ -102,19 +117,39 @@ def patched(owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]) ->
 
 @contextmanager
 def listening(logger: logging.Logger, handler: logging.Handler, level: int) -> Iterator[None]:
-    """Hear a logger from `level` on inside the context; lines that the user did not ask for go nowhere else."""
-    had = logger.level, logger.propagate
-    asked_for = logger.isEnabledFor(level)
+    """Hear a logger from `level` on inside the context; lines that the user did not ask for go nowhere else.
+
+    torch._logging.set_logs() resets the levels of torch's loggers, so that they are set again after it.
+    """
+    from torch._logging import _internal
+
+    had = _turned_up(logger, level)
+
+    def wrap(original: Callable[..., None]) -> Callable[..., None]:
+        def _init_logs(*args: Any, **kwargs: Any) -> None:
+            nonlocal had
+            original(*args, **kwargs)
+            had = _turned_up(logger, level)
+
+        return _init_logs
+
     logger.addHandler(handler)
-    if not asked_for:
-        logger.setLevel(level)
-        logger.propagate = False
     try:
-        yield
+        with patched(_internal, "_init_logs", wrap):
+            yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(had[0])
         logger.propagate = had[1]
+
+
+def _turned_up(logger: logging.Logger, level: int) -> tuple[int, bool]:
+    """Let a logger speak from `level` on, to its own handlers alone; returns its level and propagation as found."""
+    had = logger.level, logger.propagate
+    if not logger.isEnabledFor(level):
+        logger.setLevel(level)
+        logger.propagate = False
+    return had
 
 
 def missing(owner: Any, name: str, *parameters: str) -> str | None:

@@ -115,6 +115,21 @@ def configured(config: dict[str, Any]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def default_device(name: str | None) -> Iterator[None]:
+    """Make new tensors on a device, where one is named; raises CommandError where torch cannot use it."""
+    import torch
+
+    with ExitStack() as stack:
+        if name is not None:
+            try:
+                torch.empty(0, device=name)
+            except (RuntimeError, AssertionError) as error:
+                raise CommandError(f"torch cannot use the device {name!r}: {str(error).splitlines()[0]}") from error
+            stack.enter_context(torch.device(name))
+        yield
+
+
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise CommandError(f"there is no file {path}")

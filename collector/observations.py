@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 LIBRARY_CALLS = (  # lines of the wrapper that call a library (torch/_inductor/codegen/wrapper.py)
@@ -38,6 +39,23 @@ class BackendCalled:
 
     compile_id: str
     backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCalled:
+    """The program ran a compiled forward graph so often."""
+
+    compile_id: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraced:
+    """AOTAutograd traced a node of Dynamo's graph into this one, with others where it was decomposed."""
+
+    graph_id: str
+    node: str
+    dynamo_node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,30 @@ class CandidatesRanked:
 
 
 @dataclass(frozen=True, slots=True)
+class FusionBenchmarked:
+    """A legal pair was benchmarked, or turned down without (no times then). Times in milliseconds.
+
+    With a template: its own best time, that of the other node where it was benchmarked, and the fused kernel's with
+    each candidate. Else there are three kernels: the first, the second and the fused one.
+    """
+
+    graph_id: str
+    a: str
+    b: str
+    template_ms: float | None
+    other_ms: float | None
+    kernels_ms: tuple[float, ...]
+    fuse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FusionBegan:
+    """A pair is being fused; some kinds of groups ask can_fuse again to find out which part takes the new node in."""
+
+    graph_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PairFused:
     """Two nodes became one group."""
 
@@ -119,7 +161,26 @@ class PairFused:
     a: str
     b: str
     result: str
-    mix_order: bool
+    became: str | None  # mix_order, nested: where neither was such a group before
+
+
+@dataclass(frozen=True, slots=True)
+class LoopsReordered:
+    """The loops of a scheduler node were reordered; a loop is named by its place before and its length: d0=64."""
+
+    graph_id: str
+    node: str
+    pass_name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopsRestored:
+    """The loops of a scheduler node were put back to what they were when can_fuse was asked."""
+
+    graph_id: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +297,111 @@ class RealizeAsked:
     most_reads: int
     most_ops: int
     bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate for an operation: a library kernel, or a template in one configuration."""
+
+    name: str
+    kind: str  # library, triton, cpp, subgraph, other
+    config: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesListed:
+    """Inductor listed the candidates for an operation; a contest follows where there are several."""
+
+    graph_id: str
+    contest: int  # within the process
+    node: str | None  # FX node being lowered
+    op: str | None
+    shapes: str
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTimed:
+    """A candidate was benchmarked, or its time remembered."""
+
+    graph_id: str
+    contest: int
+    position: int  # in the list
+    op: str  # as Inductor names the contest
+    ms: float  # infinite where it could not run
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFailed:
+    """A candidate could not be compiled or run."""
+
+    graph_id: str
+    contest: int
+    position: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateTaken:
+    """The scheduler ended a contest with this template."""
+
+    graph_id: str
+    contest: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A Triton kernel by its name in the wrapper of a graph."""
+
+    graph_id: str
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherMade:
+    """A Triton kernel was compiled in one configuration and can be launched."""
+
+    name: KernelName
+    config: str
+    num_warps: int
+    num_stages: int
+    registers: int | None
+    n_spills: int | None
+    shared_bytes: int | None
+    static: bool
+    architecture: str  # sm_90, gfx942
+    artifacts: Path  # folder of what the kernel became, stage by stage
+    grid: Any | None  # GridExpr of triton_heuristics.py: blocks by the numbers that a call passes
+    parameters: tuple[str, ...]  # what a call passes, in order
+    constants: dict[str, int]  # what is fixed in the kernel
+    origin: str  # as in kernel_configs
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherTimed:
+    """A configuration was benchmarked."""
+
+    name: KernelName
+    config: str
+    ms: float  # infinite where it was passed over, since its registers spill
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherChosen:
+    """The kernel runs in this configuration from now on."""
+
+    name: KernelName
+    config: str
+
+
+LauncherSeen = LauncherMade | LauncherTimed | LauncherChosen
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeftOut:
+    """Rows of a table that a fold did not make, because of a limit of its own."""
+
+    table: str
+    rows: int
+    limit: str  # in words

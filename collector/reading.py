@@ -5,8 +5,10 @@ from __future__ import annotations
 import linecache
 import re
 import weakref
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from fusionscope.storage.records import GraphNode
@@ -57,9 +59,20 @@ def shape_and_dtype(buffer: Any) -> tuple[tuple[str, ...] | None, str | None]:
     """The symbolic shape and the dtype of a buffer, where its layout has them."""
     if not _has_storage(buffer):
         return None, None
-    return tuple(str(size) for size in buffer.layout.size), short_dtype(buffer.layout.dtype)
+    return size_texts(buffer.layout.size), short_dtype(buffer.layout.dtype)
 
 
+def size_texts(sizes: Any) -> tuple[str, ...]:
+    """Sizes or strides as text. Inductor's are sympy numbers, which are slow to print and often the same."""
+    return tuple(map(_size_text, sizes))
+
+
+@lru_cache(4096)
+def _size_text(size: Any) -> str:
+    return str(size)
+
+
+@cache
 def short_dtype(dtype: Any) -> str:
     """float32, not torch.float32."""
     return str(dtype).removeprefix("torch.")
@@ -74,6 +87,32 @@ def node_kind(node: Any) -> str:
     if node.is_extern():
         return "extern"
     return "reduction" if node.is_reduction() else "pointwise"
+
+
+def group_kind(node: Any) -> str:
+    """What made a node of the final schedule a group: see FusionGroup.kind.
+
+    Classes of torch/_inductor/scheduler.py; nested reductions came with torch 2.13. A foreach operation and a combo
+    kernel share a class: only the combo kernel is split by the custom partition algorithm.
+    """
+    match type(node).__name__:
+        case "ForeachKernelSchedulerNode":
+            return "combo" if node.use_custom_partition_algo else "foreach"
+        case "FusedMixOrderReductions":
+            return "mix_order"
+        case "FusedNestedReductions":
+            return "nested"
+    return "fused" if len(node.get_nodes()) > 1 else "single"
+
+
+def scheduled(schedule: Any) -> tuple[str, ...]:
+    """The scheduler nodes that a kernel is generated for, by name.
+
+    A template passes its fused node, a loop kernel a list that also holds markers (EnableReduction).
+    """
+    parts = schedule.get_nodes() if hasattr(schedule, "get_nodes") else schedule
+    nodes = [node for part in parts if hasattr(part, "get_nodes") for node in part.get_nodes()]
+    return tuple(dict.fromkeys(node.get_name() for node in nodes))
 
 
 def flops(node: Any) -> int | None:
@@ -121,20 +160,39 @@ def _position(fx_node: Any) -> Any:
 
 def dependency_bytes(dependencies: Any) -> int | None:
     """Bytes that a set of memory dependencies touches, each buffer once; None when one of them depends on data."""
-    from torch._inductor.virtualized import V
-
-    if any(dep.has_unbacked_symbols() for dep in dependencies):
-        return None
-    sizes = {dep.name: int(V.graph.get_dep_size_hint(dep)) for dep in dependencies}
+    sizes: dict[str, int] = {}
+    for dep in dependencies:
+        size = _dependency_size(dep)
+        if size is None:
+            return None
+        sizes[dep.name] = size
     return sum(sizes.values())
 
 
+def _dependency_size(dep: Any) -> int | None:
+    """Bytes of one dependency; each is met as a read, as a write and along its edges, and is sized once."""
+    from torch._inductor.virtualized import V
+
+    known = _sizes.setdefault(V.graph, {})
+    if dep not in known:
+        known[dep] = None if dep.has_unbacked_symbols() else int(V.graph.get_dep_size_hint(dep))
+    return known[dep]
+
+
+_sizes: weakref.WeakKeyDictionary[Any, dict[Any, int | None]] = weakref.WeakKeyDictionary()
+
+
+@lru_cache(4096)  # of the few nodes between two lines of the model
 def source_of(stack_trace: str | None) -> tuple[str | None, int | None, str | None]:
     """File, line and text of the innermost frame of an FX node's stack trace that is not torch's own.
 
     A torch function mode, such as `with torch.device(…)`, is traced through and stands innermost.
     """
-    frames = [(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")]
+    return users_line([(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(stack_trace or "")])
+
+
+def users_line(frames: Sequence[tuple[str, int]]) -> tuple[str | None, int | None, str | None]:
+    """File, line and text of the last of the frames that is not torch's own, or of the last one."""
     outside = [frame for frame in frames if not frame[0].startswith(_torch_folder())]
     if not frames:
         return None, None, None
@@ -158,11 +216,19 @@ def module_path(node: Any) -> str | None:
     return _GLOBAL_ROOT.sub(r"\1", _LOCAL_ROOT.sub("", path)) or None
 
 
+def traced_from(node: Any) -> str | None:
+    """The node of Dynamo's graph behind this one: the root of its provenance (torch/fx/traceback.py, NodeSource)."""
+    source = next(iter(node.meta.get("from_node") or ()), None)
+    while source is not None and source.from_node:
+        source = source.from_node[0]
+    return source.name if source is not None else None
+
+
 def tensor_value(node: Any) -> Any | None:
-    """The example tensor of an FX node, or None."""
+    """The example tensor of an FX node, or None; Dynamo's graph has it by another name."""
     import torch
 
-    value = node.meta.get("val")
+    value = node.meta.get("val", node.meta.get("example_value"))
     return value if isinstance(value, torch.Tensor) else None
 
 
@@ -176,7 +242,9 @@ def holds_tensors(node: Any) -> bool:
     )
 
 
-def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> GraphNode:
+def graph_node(
+    graph_id: str, position: int, node: Any, size: int | None, *, recomputed: bool | None = None
+) -> GraphNode:
     """An FX node with the shape of its value, its module and its source line; `size` in bytes."""
     file, line, text = source_of(node.meta.get("stack_trace"))
     value = tensor_value(node)
@@ -185,7 +253,7 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         node=node.name,
         position=position,
         op=node.op,
-        target=str(node.target),
+        target=_target(node.target),
         shape=None if value is None else tuple(str(size) for size in value.shape),
         stride=_strides(value),
         dtype=None if value is None else short_dtype(value.dtype),
@@ -195,12 +263,24 @@ def graph_node(graph_id: str, position: int, node: Any, size: int | None) -> Gra
         line=line,
         source_text=text,
         seq_nr=_sequence(node.meta.get("seq_nr")),
+        recomputed=recomputed,
+        original=_operator(node.meta.get("original_aten")),
     )
+
+
+def _target(target: Any) -> str:
+    """What a node calls; a function of Python by its module and name, since it prints with its address."""
+    return f"{target.__module__}.{target.__qualname__}" if isinstance(target, FunctionType) else str(target)
 
 
 def _strides(value: Any) -> tuple[str, ...] | None:
     strided = value is not None and str(value.layout) == "torch.strided"
     return tuple(str(step) for step in value.stride()) if strided else None
+
+
+def _operator(overload: Any) -> str | None:
+    """aten::addmm, as the dispatcher and the profiler name an operator."""
+    return None if overload is None else str(overload._schema.name)
 
 
 def _sequence(number: int | None) -> int | None:

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusionscope.collector import environment, whereabouts
+from fusionscope.collector.device import MeasuredRates, device_fact
 from fusionscope.collector.hook import Emit, Hook
 from fusionscope.collector.hooks import HOOKS
 from fusionscope.collector.ledger import Ledger
 from fusionscope.collector.observations import COMPILE_ENDS, TraceEvent
+from fusionscope.collector.row_limit import RowLimit
 from fusionscope.collector.signals import Terminated, ctrl_c_waits, sigterm_unwinds
 from fusionscope.collector.torch_facts import outside_supported_range
+from fusionscope.collector.variants import besides
 from fusionscope.storage.database import StorageError
 from fusionscope.storage.library import Library, default_address
 from fusionscope.storage.records import HookStatus, Run
@@ -48,9 +51,11 @@ class Recording:
         import torch
 
         self.run_id, self.store = run.run_id, store
+        self.rates: MeasuredRates | None = None  # of the device, where measuring found them
         self._run, self._strict, self._stop_after = run, strict, stop_after
         self._ledger = Ledger(time.time(), torch._dynamo.config.recompile_limit)
         self._spool = Spool.create(store, run)
+        self._rows = RowLimit()
         self._flushing = threading.RLock()
         self._compiles = 0
         self._own = Emit("recorder", self._ledger.add, strict)  # what is not a hook's: folding, writing, measuring
@@ -87,29 +92,37 @@ class Recording:
         *,
         compiled: Callable[..., Any] | None = None,
         backward: bool = False,
+        variants: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
     ) -> Comparison:
         """Measure `model` eager against compiled on `inputs`; grad mode is the caller's.
 
-        `compiled` defaults to `torch.compile(model)` in the run's mode. See `fusionscope.collector.measure.compare`.
+        `compiled` defaults to `torch.compile(model)` in the run's mode. `variants` are measured besides, names of
+        `fusionscope.collector.variants`; ValueError where one is unknown. See `fusionscope.collector.measure.compare`.
         """
         import torch
 
-        from fusionscope.collector.measure import compare
+        from fusionscope.collector.measure import compare, maker
+        from fusionscope.collector.measure.device import measured_rates
 
         eager = getattr(model, "_orig_mod", model)  # of torch.compile(module)
+        asked = besides(variants, self._run.mode, self._run.dynamic)
         with self.measuring():
             default = torch.compile(eager, mode=self._run.mode, dynamic=self._run.dynamic)
-            return compare(
+            comparison = compare(
                 eager,
                 default if compiled is None else compiled,  # a compiled module without len() has no truth value
                 inputs,
                 backward=backward,
+                others={name: maker(name, eager, inputs) for name in asked},
                 emit=self.emit,
                 graph_of=self._graph_of,
                 plan_of=self._plan_of,
                 progress=progress or (lambda _: None),
             )
+            if self.rates is None and environment.device()[0] == "cuda":
+                self.rates = measured_rates(torch.device("cuda"))
+            return comparison
 
     def _graph_of(self, wrapper_file: str) -> str | None:
         self._flush()
@@ -129,7 +142,7 @@ class Recording:
     def _flush(self, *, final: bool = False) -> None:
         """Write what is complete to the unpublished folder: a killed process loses only the compile it was in."""
         with self._flushing, self._own.guarded():
-            self._spool.append(self._ledger.drain(final=final))
+            self._spool.append(self._rows.within(self._ledger.drain(final=final)))
 
     @contextmanager
     def _hooks(self, hooks: Sequence[Hook]) -> Iterator[None]:
@@ -154,7 +167,12 @@ class Recording:
     def _publish(self) -> None:
         if not self._own.open:
             return  # a forked child: the parent holds the run
+        with self._own.guarded():
+            if (fact := device_fact(self.rates)) is not None:
+                self.emit(fact)
         self._flush(final=True)
+        with self._own.guarded():
+            self._spool.rewrite(self._ledger.breaks())
         self._spool.append(self._statuses())
         self._spool.publish(self._final_run())
         self.close()
@@ -164,7 +182,7 @@ class Recording:
         statuses = [emit.status() for emit in self._emits] + self._unavailable
         if self._own.lost:
             statuses.append(self._own.status())
-        return [_explained(status, elsewhere) for status in statuses]
+        return [*(_explained(status, elsewhere) for status in statuses), *self._rows.statuses()]
 
     def _other_backends(self) -> str | None:
         others = self._ledger.backends_without_inductor()
@@ -172,7 +190,7 @@ class Recording:
 
     def _final_run(self) -> Run:
         lost = sorted({emit.hook for emit in [*self._emits, self._own] if emit.lost})
-        unavailable = [status.hook for status in self._unavailable]
+        unavailable = [status.hook for status in self._unavailable + self._rows.statuses()]
         if lost or unavailable:
             self.partial(f"not everything was recorded: {', '.join([*lost, *unavailable])}")
         if (elsewhere := self._other_backends()) is not None:

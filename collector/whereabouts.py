@@ -84,7 +84,8 @@ def graph() -> Any | None:
     """Inductor's GraphLowering that this thread works on, or None."""
     from torch._inductor.virtualized import NullHandler, V
 
-    return None if isinstance(V.graph, NullHandler) else V.graph
+    lowering = V.graph  # a property of some calls, asked at every pair
+    return None if isinstance(lowering, NullHandler) else lowering
 
 
 def graph_id() -> str | None:

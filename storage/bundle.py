@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,22 @@ def is_run_id(text: str) -> bool:
 def encode(record: Any) -> bytes:
     """The record as a JSON line; raises TypeError or ValueError naming a field whose value does not fit its column."""
     table = TABLE_OF[type(record)]
-    row = {}
-    for name, sql_type in schema.columns(table).items():
-        value = getattr(record, name)
-        try:
-            row[name] = None if value is None else _TO_JSON[sql_type](value)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{table}.{name} is {sql_type}, but got {value!r:.80}") from error
-    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+    row: dict[str, object] = {}
+    try:
+        for name, convert in _converters(table):
+            value = getattr(record, name)
+            row[name] = None if value is None else convert(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{table}.{name} is {schema.columns(table)[name]}, but got {value!r:.80}") from error
+    line = _to_line(row)
+    if "\\ud" in line or "\\u0000" in line:  # a surrogate, lone ones included, or NUL
+        line = _to_line({name: _storable(value) for name, value in row.items()})
+    return line.encode() + b"\n"
+
+
+@cache
+def _converters(table: str) -> list[tuple[str, Callable[[Any], object]]]:
+    return [(name, _TO_JSON[sql_type]) for name, sql_type in schema.columns(table).items()]
 
 
 def _integer(value: Any) -> int:
@@ -73,18 +82,24 @@ def _number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _text(value: str) -> str:
-    """Lone surrogates (paths that are not UTF-8) and NUL cannot be stored."""
-    return str.encode(value, "utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+def _storable(value: Any) -> Any:
+    """A value whose texts can be stored: lone surrogates (paths that are not UTF-8) and NUL cannot."""
+    if isinstance(value, list):
+        return [_storable(text) for text in value]
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+_to_line = json.JSONEncoder(separators=(",", ":")).encode
+_text = str.__str__  # refuses what is no text, without a Python call for each of a run's many texts
 _TO_JSON: dict[str, Callable[[Any], object]] = {
     "VARCHAR": _text,
     "BIGINT": _integer,
     "DOUBLE": _number,
     "BOOLEAN": bool,
     "TIMESTAMP": datetime.isoformat,
-    "VARCHAR[]": lambda texts: [_text(text) for text in texts],
+    "VARCHAR[]": lambda texts: list(map(_text, texts)),
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class DeviceFact:
     """The GPU of a run, present or absent: the maker's rates, and those measured on it where it is present."""
 
-    name: str  # as --target names it
+    name: str  # as --target names it; where it names none, the product
     product: str  # as torch.cuda.get_device_name gives it
     backend: str  # cuda, hip
     architecture: str  # sm_90, gfx942
@@ -23,10 +23,10 @@ class DeviceFact:
     shared_bytes_per_block: int
     l2_bytes: int
     memory_bytes: int
-    bandwidth_gbps: float  # of the memory, 10^9 bytes a second
-    bf16_tflops: float  # dense, 10^12 operations a second
-    fp32_tflops: float
-    clock_mhz: int  # the highest
+    bandwidth_gbps: float | None  # by its maker: of the memory, 10^9 bytes a second
+    bf16_tflops: float | None  # by its maker: dense, 10^12 operations a second
+    fp32_tflops: float | None
+    clock_mhz: int | None  # the highest
     source: str
     copy_gbps: float | None = None  # measured: bytes read and written a second by a large copy, 10^9
     matmul_tflops: float | None = None  # measured: dense bf16, 10^12 operations a second
@@ -51,7 +51,9 @@ class KernelConfig:
     occupancy_limit: str | None = None  # what binds: registers, shared memory, warps, blocks
     chosen: bool | None = None  # None: undecided, only timing on the GPU can tell
     time_us: float | None = None  # benchmarked by the autotuner
-    origin: str  # heuristics; register_pressure: added since the registers of another one limit its occupancy
+    origin: str  # heuristics; register_pressure: added since the registers of another one limit its occupancy;
+    # autotune_cache: the winner of an earlier contest; coordinate_descent, combo_autotune: tried on the way
+    static_launcher: bool | None = None  # Inductor launches the binary by itself, without Triton's Python
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from fusionscope.storage import bundle, database, spool
+from fusionscope.storage import bundle, costs, database, findings, spool
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
@@ -22,6 +22,7 @@ from fusionscope.storage.reattach import reattach
 from fusionscope.storage.records import TABLES
 
 DEFAULT_STORE = "fusionscope-store"
+CONCLUDED_AT_ONCE = 50
 _DONE = ".done-"
 
 Given = ParamSpec("Given")
@@ -88,6 +89,7 @@ class Library:
             if not sole:
                 return ImportReport([], len(self._bundles()), [])
             self._clear_rubbish()
+            self._conclude_older()
             return self._import_all(self._recover(), progress)
 
     def import_path(self, path: str | Path) -> str:
@@ -140,7 +142,17 @@ class Library:
             if not queries.has_run(con, manifest.run_id):
                 bundle.load(con, folder, manifest)
                 reattach(con, manifest.run_id)
+                costs.write(con, manifest.run_id)
+                findings.write(con, manifest.run_id)
         return manifest.run_id
+
+    def _conclude_older(self) -> None:
+        """Conclude what runs say that came before findings did, some at a time so that nobody waits long."""
+        if not self.path.exists():
+            return
+        for run_id in self.ask(queries.without_findings, CONCLUDED_AT_ONCE):
+            with database.open_for_writing(self.path) as con:
+                findings.write(con, run_id)
 
     def _recover(self) -> list[tuple[str, str]]:
         """Turn recordings whose process has died into bundles; returns those that could not be, and why."""

@@ -86,3 +86,18 @@ class CudagraphEvent:
     line: int | None = None
     count: int = 1
     duration_s: float | None = None  # of a recording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reordering:
+    """What a pass did to the order of the schedule, or of the loops of a scheduler node.
+
+    A pass over the schedule that ran and changed nothing has a record with two empty orders; one that did not run has
+    none. Loops that were tried in another order and put back are no record.
+    """
+
+    graph_id: str
+    pass_name: str  # torch's function, reorder_for_peak_memory, …; of loops: loop_ordering_after_fusion, …
+    subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
+    before: tuple[str, ...]  # groups by name; of loops their places and lengths: d0=64, d1=512
+    after: tuple[str, ...]  # the same names; of loops as placed before

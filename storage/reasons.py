@@ -276,7 +276,28 @@ REASONS: dict[str, Reason] = {
         ("register spilling of the * kernel",),
         "Benchmarked, one of the kernels needs more registers than there are and spills into memory.",
     ),
+    "slower_fused": Reason(
+        ("Scheduler.benchmark_codegened_module",),
+        "Benchmarked, the fused kernel took as long as the two apart, or longer.",
+    ),
+    "not_worth_a_benchmark": Reason(
+        ("Scheduler.speedup_by_fusion",),
+        "Inductor turned the pair down without a time of the fused kernel: it would be a prologue and those are not "
+        "benchmarked, the template is too slow even if the other node cost nothing, or the fused kernel spills "
+        "registers or could not be compiled.",
+    ),
     # Predicates that refuse without a word
+    "mix_order_full": Reason(
+        ("FusedMixOrderReductions.can_fuse_with",),
+        "One of the two is a group of reductions in different orders. It takes a node in only where that node follows "
+        "one of its reductions alone and shares enough with it, and the kernel reads no more buffers than "
+        "torch._inductor.config.triton.mix_order_reduction_max_reads allows.",
+    ),
+    "nested_full": Reason(
+        ("FusedNestedReductions.can_fuse_with",),
+        "One of the two is a reduction nested in another. It takes in only loops behind the inner one that run over "
+        "all its elements or over its results.",
+    ),
     "cpp_horizontal": Reason(
         ("CppScheduling.can_fuse_horizontal",),
         "The C++ backend fuses neighbours only where their loop ranges agree, neither is a template, and together they "

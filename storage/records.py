@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusionscope.storage.conclusion_records import Finding as Finding
+from fusionscope.storage.conclusion_records import OpCost as OpCost
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
@@ -23,6 +25,7 @@ from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
 from fusionscope.storage.pass_records import PerfHint as PerfHint
+from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
 
@@ -137,8 +140,9 @@ class GraphBreak:
     kind: str  # Dynamo's own name for the break, e.g. "Failed to trace builtin operator"
     reason: str | None = None
     hint: str | None = None
-    executions: int | None = None  # how often the site ran
+    executions: int | None = None  # how often the program ran the site, measuring aside
     context: str | None = None  # what Dynamo was tracing and what it does about the break, a line each
+    executions_reason: str | None = None  # why it is not known how often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,19 +175,19 @@ class Graph:
     """A graph at one stage of the stack. Inductor's own graphs (stage post_grad) carry the decisions."""
 
     graph_id: str  # "0/0.forward", "0/0.backward", "0/0.inference" for Inductor; "0/0.dynamo", … for other stages
-    compile_id: str
+    compile_id: str | None = None  # None: of no compile, as TorchScript's
     stage: str  # dynamo, pre_grad, joint, forward, backward, inference, post_grad, torchscript
     direction: str | None = None  # forward, backward, inference (forward without gradients)
     fx_key: str | None = None
     code: str | None = None  # the graph as readable text
     output_code: str | None = None  # Inductor's wrapper and kernels; stage post_grad only
     position: int = 0  # order of compilation within the run
-    reason: str | None = None  # why a graph of this stage could not be made; `code` is None then
+    reason: str | None = None  # why it could not be made (`code` is None then), or in what it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """An FX node: of the graphs that Inductor compiles, and of AOTAutograd's forward and backward."""
+    """An FX node: of the graphs that Inductor compiles, AOTAutograd's forward and backward, and Dynamo's own."""
 
     graph_id: str
     node: str
@@ -201,6 +205,7 @@ class GraphNode:
     source_text: str | None = None  # the text of that source line
     seq_nr: int | None = None  # shared by a forward op and its backward
     recomputed: bool | None = None  # a forward op computed again in the backward graph
+    original: str | None = None  # operator of the program that it was decomposed from, e.g. aten::gelu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +283,7 @@ class FusionDecision:
     round: int  # from 1
     a: str
     b: str
-    direction: str  # vertical, horizontal, epilogue, prologue, mix_order
+    direction: str  # vertical, horizontal, epilogue, prologue; of what was fused also mix_order, nested
     verdict: str  # fused, legal (could have been), refused, untested
     reason_code: str | None = None
     reason: str | None = None  # as torch logged it; None when it refused silently
@@ -292,8 +297,8 @@ class FusionDecision:
     order_taken: int | None = None  # fused as the n-th of the graph, from 0
     result: str | None = None  # the group that came of it
     shared_bytes: int | None = None
-    ms_before: float | None = None  # benchmarked fusion: separate
-    ms_after: float | None = None  # benchmarked fusion: fused
+    ms_before: float | None = None  # benchmarked by Inductor: both apart, one after the other
+    ms_after: float | None = None  # benchmarked by Inductor: fused; of a template's candidates the fastest
     times_tested: int = 1
 
 
@@ -305,37 +310,23 @@ class FusionGroup:
     group_id: str  # the fused node's name; a single node's own name
     members: tuple[str, ...]
     position: int
-    kind: str | None = None  # fused, foreach, combo, mix_order, nested; None: recorded before kinds were
+    # single (one node); fused (pairs, one after the other); mix_order (its reductions run in different orders);
+    # nested (one reduction feeds another over the same elements); foreach (a torch._foreach_* operation); combo
+    # (independent groups in one kernel: config.combo_kernels). None: recorded before kinds were.
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLink:
-    """A value that two graphs of one compilation hold, by the name that each gives it."""
+    """A value that two graphs of one compilation hold, by the name that each gives it.
+
+    From Dynamo's graph it leads to every operation that AOTAutograd traced its operation into.
+    """
 
     graph_a: str
-    node_a: str  # in the earlier stage; for a saved value in the forward
+    node_a: str  # in the earlier stage; for a value that the backward needs, in the forward
     graph_b: str
     node_b: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reordering:
-    """What a pass did to the order of the schedule, or of the loops of a scheduler node."""
-
-    graph_id: str
-    pass_name: str  # reorder_for_peak_memory, loop_ordering_after_fusion, …
-    subject: str | None = None  # scheduler node whose loops changed; None: the schedule as a whole
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeLine:
-    """A generated line of a kernel, and an FX node that it computes."""
-
-    kernel_id: str
-    line: int  # of kernels.source, from 1
-    node: str  # FX node of the kernel's graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,11 +362,12 @@ class KernelTiming:
 
     name: str
     kernel_id: str | None = None
-    variant: str  # eager, compiled
+    variant: str  # eager, compiled; another of `--variants` by its name
     calls: int  # per call of the model
     median_us: float  # one call of the kernel
     total_us: float  # per call of the model
     method: str
+    op: str | None = None  # operator that launched it; None for a generated kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,8 +420,8 @@ class MemoryOrder:
 class Measurement:
     """A measured quantity of one variant of the model."""
 
-    variant: str  # eager, compiled
-    metric: str  # latency_us, kernels, peak_bytes, first_call_s, wall_s, peak_rss_bytes, …
+    variant: str  # eager, compiled; another of `--variants` by its name
+    metric: str  # latency_us, host_us, device_us, kernels, peak_bytes, first_call_s, max_abs_error, …
     median: float
     p10: float | None = None
     p90: float | None = None
@@ -486,13 +478,14 @@ TABLES: dict[str, type[Any]] = {
     "kernel_code": KernelCode,
     "node_links": NodeLink,
     "reorderings": Reordering,
-    "code_lines": CodeLine,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
     "allocations": Allocation,
     "memory_residuals": MemoryResidual,
     "memory_budgets": MemoryBudget,
     "reuse_decisions": ReuseDecision,
+    "findings": Finding,
+    "op_costs": OpCost,
 }
 
 TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}

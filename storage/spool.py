@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,16 @@ class Spool:
                 _append(self.folder / f"{table}.jsonl", b"".join(encoded))
         if errors:
             raise errors[0]
+
+    def rewrite(self, records: Sequence[Any]) -> None:
+        """Put records in the place of all that their table has so far: what could only be said at the end."""
+        if self._lock is None or not records:
+            return
+        path = self.folder / f"{TABLE_OF[type(records[0])]}.jsonl"
+        with writable(self.folder):
+            new = path.with_suffix(".new")
+            new.write_bytes(b"".join(bundle.encode(record) for record in records))
+            new.replace(path)
 
     def publish(self, run: Run) -> Path:
         """End the run with its final row and make it visible by one rename; returns the bundle. Raises StorageError."""

@@ -1,9 +1,12 @@
-"""What recording costs: `make bench`. Every figure is a ratio of processes run in turn on the same machine.
+"""What recording costs and keeps. Every figure is a ratio of processes run in turn on the same machine.
 
-compile: CPU time (children included) and wall time of one cold compile with its first step, code generation included,
-recorded over plain; beside it plain over plain (A/A, the noise) and torch's own structured trace over plain; then the
-median step after recording over the same in a plain process.
+compile: CPU time (compilers that it starts included) and wall time of one cold compile with its first step. What counts
+is all from importing the recorder to the end of that step; publishing the run, when the `with` ends, is a line of its
+own. Recorded over plain; beside it plain over plain (A/A, the noise) and torch's own structured trace over plain; then
+the median step after recording over the same in a plain process.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
+agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
+the latter over itself beside it (A/A, the noise).
 """
 
 from __future__ import annotations
@@ -18,63 +21,127 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 MODELS = ("mlp_parameters", "transformer_step", "gpt:12")
-VARIANTS = ("plain", "again", "recorded", "trace")
+VARIANTS = {"plain": "plain", "again": "plain again (A/A)", "recorded": "recorded", "trace": "torch's own trace"}
 STEPS = 30
 LAYERS = (1, 2, 4, 8, 16, 32)
 
+Found = dict[str, float]  # what one process measured
+
 
 def main() -> None:
-    """Run the bench that is asked for, or one measurement in a process of its own."""
+    """Run the benches that are asked for, or one measurement in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("compile", "growth", "one"))
-    parser.add_argument("--pairs", type=int, default=3, help="processes of each variant")
+    parser.add_argument("what", nargs="+", choices=[*BENCHES, "one"])
+    parser.add_argument("--pairs", type=int, default=5, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.what == "one":
+    if asked.what == ["one"]:
         say(json.dumps(one(asked.models[0], asked.variant)))
-    elif asked.what == "compile":
-        for model in asked.models:
-            compare(model, asked.pairs)
-    else:
-        for layers in asked.layers:
-            grow(layers)
+        return
+    for what in asked.what:
+        BENCHES[what](asked)
 
 
-def compare(model: str, pairs: int) -> None:
-    """Print the ratios of one model: the variants in turn, each in a process and a cache folder of its own."""
-    found: dict[str, list[dict[str, float]]] = {variant: [] for variant in VARIANTS}
-    for turn in range(pairs):
-        first = turn % len(VARIANTS)  # so that no variant is always the first after an idle moment
-        for variant in VARIANTS[first:] + VARIANTS[:first]:
-            found[variant].append(in_process(model, variant))
-    say(f"\n{model}: plain {spread([run['cpu_s'] for run in found['plain']], 's')} of CPU time, {pairs} of each")
-    for variant, name in (("again", "plain over plain (A/A)"), ("recorded", "recorded"), ("trace", "torch's trace")):
-        ratios = {
-            key: [run[key] / plain[key] for run, plain in zip(found[variant], found["plain"], strict=True)]
-            for key in ("cpu_s", "wall_s", "step_s")
-        }
-        say(f"  {name:24}" + "  ".join(f"{key[:-2]} {spread(values, 'x')}" for key, values in ratios.items()))
+def compiling(asked: argparse.Namespace) -> None:
+    """Print the ratios of each model: the variants in turn, each in a process and a cache folder of its own."""
+    for model in asked.models:
+        found: dict[str, list[Found]] = {variant: [] for variant in VARIANTS}
+        load = os.getloadavg()[0]
+        for turn in range(asked.pairs):
+            first = turn % len(VARIANTS)  # so that no variant is always the first after an idle moment
+            for variant in [*VARIANTS][first:] + [*VARIANTS][:first]:
+                found[variant].append(in_process(model, variant))
+        say(f"\n{model}: {asked.pairs} of each, load {load:.1f} before and {os.getloadavg()[0]:.1f} after")
+        tell_costs(found)
 
 
-def grow(layers: int) -> None:
-    """Print how many rows and bytes a GPT of so many layers records."""
-    run = in_process(f"gpt:{layers}", "recorded")
-    nodes, rows, size = run["nodes"], run["rows"], run["bytes"]
-    say(
-        f"{layers:3} layers  {nodes:6.0f} scheduler nodes  {rows:8.0f} rows ({rows / nodes:5.1f} a node)"
-        f"  {size / 1024:8.0f} KiB ({size / nodes:6.0f} B a node)"
-    )
+def tell_costs(found: dict[str, list[Found]]) -> None:
+    """Print plain seconds, then each variant over plain: the median of the pairs, and the lowest over the lowest."""
+    plain = found["plain"]
+    say(f"  {VARIANTS['plain']:20}" + "  ".join(f"{key[:-2]} {spread(plain, key)}" for key in ("cpu_s", "wall_s")))
+    for variant in ("again", "recorded", "trace"):
+        costs = (f"{key[:-2]} {over(found[variant], plain, key)}" for key in ("cpu_s", "wall_s", "step_s"))
+        say(f"  {VARIANTS[variant]:20}" + "  ".join(costs))
+    say(f"  {'publishing':20}" + "  ".join(f"{key[8:-2]} {spread(found['recorded'], key)}" for key in PUBLISHING))
 
 
-def in_process(model: str, variant: str) -> dict[str, float]:
+def over(these: list[Found], plain: list[Found], key: str) -> str:
+    """Ratios of pairs: median, range, and the ratio of the two minima, which other work on the machine moves least."""
+    ratios = [this[key] / other[key] for this, other in zip(these, plain, strict=True)]
+    lowest = min(this[key] for this in these) / min(other[key] for other in plain)
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}; of minima {lowest:.3f})"
+
+
+def spread(runs: list[Found], key: str) -> str:
+    """The median in seconds, with the lowest and highest value."""
+    values = [run[key] for run in runs]
+    return f"{statistics.median(values):.2f} s ({min(values):.2f}–{max(values):.2f})"
+
+
+def growth(asked: argparse.Namespace) -> None:
+    """Print how many rows and bytes a GPT of each size records."""
+    for layers in asked.layers:
+        run = in_process(f"gpt:{layers}", "recorded")
+        nodes, rows, size = run["nodes"], run["rows"], run["bytes"]
+        say(
+            f"{layers:3} layers  {nodes:6.0f} scheduler nodes  {rows:8.0f} rows ({rows / nodes:5.1f} a node)"
+            f"  {size / 1024:8.0f} KiB ({size / nodes:6.0f} B a node)"
+        )
+
+
+def agree(asked: argparse.Namespace) -> None:
+    """Print what `Recording.compare` measures against torch.utils.benchmark, eager and compiled, in one process."""
+    for model in asked.models:
+        ours, again = agreement(model, asked.pairs)
+        say(f"\n{model}: latency over that of torch.utils.benchmark, {asked.pairs} times in one process")
+        for name in ours:
+            say(f"  {name:10} measured {ratios(ours[name])}  A/A {ratios(again[name])}")
+
+
+def agreement(model: str, pairs: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Variant → our latency over torch.utils.benchmark's before it, and the latter after over before."""
+    import torch
+    from torch.utils.benchmark import Timer
+
+    from fusionscope.collector.measure import compare as measured
+    from fusionscope.collector.measure.step import gradient_leaves, loss_of, step_of
+
+    net, inputs, kwargs, backward = model_of(model)
+    leaves = gradient_leaves(loss_of(net(*inputs))) if backward else None
+    models = {"eager": net, "compiled": torch.compile(net, **kwargs)}
+    timers = {
+        name: Timer("step()", globals={"step": step_of(callee, inputs, leaves)}, num_threads=torch.get_num_threads())
+        for name, callee in models.items()
+    }
+    ours: dict[str, list[float]] = {name: [] for name in models}
+    again: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(pairs):
+        before = {name: timer.blocked_autorange(min_run_time=1).median for name, timer in timers.items()}
+        found = measured(*models.values(), inputs, backward=backward, emit=lambda _: None, graph_of=lambda _: None)
+        for name, timer in timers.items():
+            ours[name].append(found.latency_us[name] / 1e6 / before[name])
+            again[name].append(timer.blocked_autorange(min_run_time=1).median / before[name])
+    return ours, again
+
+
+def ratios(values: list[float]) -> str:
+    """The median, with the lowest and highest value."""
+    return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
+
+
+BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {"compile": compiling, "growth": growth, "agree": agree}
+PUBLISHING = ("publish_cpu_s", "publish_wall_s")
+
+
+def in_process(model: str, variant: str) -> Found:
     """One measurement in a process of its own, with caches that nobody used before."""
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
@@ -82,18 +149,23 @@ def in_process(model: str, variant: str) -> dict[str, float]:
             env["TORCH_TRACE"] = f"{folder}/trace"
         command = [sys.executable, __file__, "one", "--models", model, "--variant", variant]
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    answer: dict[str, float] = json.loads(done.stdout)
+    answer: Found = json.loads(done.stdout)
     return answer
 
 
-def one(model: str, variant: str) -> dict[str, float]:
-    """Compile a model once in this process: CPU and wall seconds, the median step after it, and what was recorded."""
+def one(model: str, variant: str) -> Found:
+    """Compile a model once in this process: what it took, what publishing took, and the median step after it."""
     step = built(model)
     with tempfile.TemporaryDirectory() as folder:
-        cpu, wall = cpu_s(), time.perf_counter()
-        with recording(Path(folder)) if variant == "recorded" else nullcontext():
+        began = spent()
+        with ExitStack() as recorder:
+            if variant == "recorded":
+                recorder.enter_context(recording(Path(folder)))
             step()
-        cost = {"cpu_s": cpu_s() - cpu, "wall_s": time.perf_counter() - wall}
+            compiled = spent()
+        published = spent()
+        cost = {f"{clock}_s": compiled[clock] - began[clock] for clock in began}
+        cost |= {f"publish_{clock}_s": published[clock] - compiled[clock] for clock in began}
         return cost | {"step_s": median_step(step)} | kept(Path(folder))
 
 
@@ -101,15 +173,19 @@ def built(model: str) -> Callable[[], Any]:
     """A training or inference step of a compiled sample model; `gpt:N` has N layers."""
     import torch
 
+    net, inputs, kwargs, backward = model_of(model)
+    compiled = torch.compile(net, **kwargs)
+    return (lambda: compiled(*inputs).sum().backward()) if backward else (lambda: compiled(*inputs))
+
+
+def model_of(model: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]:
+    """What a sample's `build()` returns, and whether its step has a backward pass."""
     from fusionscope.sample_models import SAMPLES
 
     name, _, layers = model.partition(":")
     module = import_module(SAMPLES[name])
     net, inputs, kwargs = module.build(module.GPTConfig(layers=int(layers))) if layers else module.build()
-    compiled = torch.compile(net, **kwargs)
-    if getattr(module, "BACKWARD", False):
-        return lambda: compiled(*inputs).sum().backward()
-    return lambda: compiled(*inputs)
+    return net, inputs, kwargs, bool(getattr(module, "BACKWARD", False))
 
 
 @contextmanager
@@ -121,7 +197,7 @@ def recording(folder: Path) -> Iterator[None]:
         yield
 
 
-def kept(folder: Path) -> dict[str, float]:
+def kept(folder: Path) -> Found:
     """Rows, bytes and scheduler nodes of the published bundle."""
     manifests = list(folder.glob("inbox/*/manifest.json"))
     if not manifests:
@@ -141,15 +217,10 @@ def median_step(step: Callable[[], Any]) -> float:
     return statistics.median(times)
 
 
-def cpu_s() -> float:
-    """CPU seconds of this process and of the compilers that it waited for."""
+def spent() -> Found:
+    """CPU seconds of this process and of the compilers that it waited for, and the clock on the wall."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
-def spread(values: list[float], unit: str) -> str:
-    """The median with the lowest and highest value."""
-    return f"{statistics.median(values):.3f}{unit} ({min(values):.3f}–{max(values):.3f})"
+    return {"cpu": sum(usage.ru_utime + usage.ru_stime for usage in used), "wall": time.perf_counter()}
 
 
 def say(text: str) -> None:

@@ -254,7 +254,9 @@ def _fusion(graph: str, activation: int, row: int) -> Iterator[Any]:
         shared_bytes=0,
     )
     for index, members in enumerate(_groups()):
-        yield r.FusionGroup(graph_id=graph, group_id="_".join(members), members=members, position=index)
+        kind = "fused" if len(members) > 1 else "single"
+        yield r.FusionGroup(graph_id=graph, group_id="_".join(members), members=members, position=index, kind=kind)
+    yield r.Reordering(graph_id=graph, pass_name="reorder_for_peak_memory", before=(), after=())
 
 
 def _groups() -> list[tuple[str, ...]]:

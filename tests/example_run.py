@@ -27,7 +27,7 @@ EAGER_PEAK = 3 * 64 * HIDDEN * 4  # 393,216
 
 def publish_example(store: Path, run_id: str = EXAMPLE_ID, name: str = "mlp") -> str:
     """Record the example into `store` and import it; returns its run id."""
-    return _publish(store, example_run(run_id, name), list(example_records()))
+    return publish(store, example_run(run_id, name), list(example_records()))
 
 
 def publish_partly_recorded(store: Path, run_id: str = PARTLY_ID) -> str:
@@ -44,10 +44,11 @@ def publish_partly_recorded(store: Path, run_id: str = PARTLY_ID) -> str:
         ),
     ]
     compiles = [r.Compile(compile_id="0/0", function="forward", file=SOURCE, line=14, outcome="failed", attempts=1)]
-    return _publish(store, run, [*hooks, *compiles])
+    return publish(store, run, [*hooks, *compiles])
 
 
-def _publish(store: Path, run: r.Run, facts: list[Any]) -> str:
+def publish(store: Path, run: r.Run, facts: list[Any]) -> str:
+    """Record a run that holds `facts` into `store` and import it; returns its run id."""
     spool = Spool.create(store, run)
     spool.append(facts)
     spool.publish(run)

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from fusionscope.collector.cli import COMMANDS, main
+from fusionscope.collector.first_call import first_calls
 from fusionscope.storage import schema
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import overview
 from fusionscope.storage.queries.runs import RunSummary, library_runs
+from fusionscope.storage.records import HookStatus, Measurement
 
 MODEL = """
 import torch
@@ -213,6 +215,24 @@ def test_the_ranks_of_a_model_file_are_recorded_as_one_group(tmp_path: Path) -> 
     runs = [Library(store).ask(overview.run, run.run_id) for run in Library(store).ask(library_runs)]
     assert sorted((run.rank, run.world_size) for run in runs) == [(0, 2), (1, 2)]
     assert len({run.group_id for run in runs} - {None}) == 1
+
+
+def test_the_first_call_is_measured_in_a_process_of_its_own(model: Path) -> None:
+    kwargs = {"compiled": {}, "dynamic": {"dynamic": True}}
+    rows = list(first_calls(f"{model}:build_eager", None, kwargs, {"eager": 2.0, "compiled": 1.0}))
+    assert [(row.variant, row.metric) for row in rows if isinstance(row, Measurement)] == [
+        ("compiled", "first_call_s"),
+        ("compiled", "break_even_calls"),
+        ("dynamic", "first_call_s"),
+    ]
+    (failed,) = first_calls("no_such_file.py", None, {"compiled": {}}, {})
+    assert isinstance(failed, HookStatus)
+
+
+def test_an_unknown_variant_is_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["record", str(model), "--variants", "default,fast"])
+    assert "there is no variant 'fast': choose from torchscript, default" in capsys.readouterr().err
 
 
 def test_a_model_that_compiles_by_itself_is_recorded_and_not_measured(

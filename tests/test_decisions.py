@@ -108,6 +108,32 @@ def test_operations_computed_again_are_those_that_autograd_counts(partitioned: t
     assert f"# remat/fw/bw: {len(again)}/{len(forward)}/{len(backward)}" in log
 
 
+def test_a_saved_value_links_the_forward_to_the_input_of_the_backward(partitioned: tuple[Recorded, str]) -> None:
+    run, _ = partitioned
+    held = {link.node_a for link in _links(run, "0/0.forward", "0/0.backward")}
+    given = {n.node: n for n in run.of(records.GraphNode, "0/0.backward")}
+    inputs = {node for node in held if given[node].op == "placeholder"}
+    assert inputs == {choice.node for choice in run.all(records.PartitionChoice) if choice.saved}
+    again = {node.node for node in run.of(records.GraphNode, "0/0.aot_backward") if node.recomputed}
+    assert held - inputs == again == {node.node for node in given.values() if node.recomputed}
+
+
+def test_an_operation_leads_from_dynamos_graph_to_the_one_that_inductor_compiled(
+    partitioned: tuple[Recorded, str],
+) -> None:
+    run, _ = partitioned
+    traced = {link.node_b: link.node_a for link in _links(run, "0/0.dynamo", "0/0.joint")}
+    targets = {node.node: node.target for node in run.of(records.GraphNode, "0/0.dynamo")}
+    assert "sigmoid" in targets[traced["sigmoid"]]
+    assert "cos" in targets[traced["cos"]]
+    for earlier, later in (("joint", "aot_forward"), ("aot_forward", "forward")):
+        assert {"sigmoid", "cos"} <= {link.node_b for link in _links(run, f"0/0.{earlier}", f"0/0.{later}")}
+
+
+def _links(run: Recorded, graph_a: str, graph_b: str) -> list[records.NodeLink]:
+    return [link for link in run.all(records.NodeLink) if (link.graph_a, link.graph_b) == (graph_a, graph_b)]
+
+
 def test_a_value_that_must_not_be_computed_again_says_why(partitioned: tuple[Recorded, str]) -> None:
     choices = {choice.node: choice for choice in partitioned[0].all(records.PartitionChoice)}
     assert (choices["mm"].banned, choices["mm"].reason) == (True, "not in recomputable allowlist")

@@ -5,19 +5,33 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fusionscope.collector.measure import Comparison, Record, compare
+from fusionscope.collector import measure
+from fusionscope.collector.measure import Comparison, Record, compare, maker, timeline, torchscript
+from fusionscope.collector.measure.device import idle_ns
 from fusionscope.collector.measure.kernels import operators_with_kernel
 from fusionscope.collector.measure.memory import memory_records
+from fusionscope.collector.measure.numerics import Errors, add_errors
 from fusionscope.collector.measure.step import step_of
-from fusionscope.collector.measure.wrappers import kernels_marked, kernels_of, wrappers
+from fusionscope.collector.measure.wrappers import dispatched, kernels_marked, kernels_of, wrappers
+from fusionscope.collector.variants import besides
 from fusionscope.sample_models.mlp_parameters import MLP
-from fusionscope.storage.records import KernelTiming, Measurement, MemoryPoint
+from fusionscope.storage.records import (
+    Graph,
+    GraphEdge,
+    GraphNode,
+    HookStatus,
+    KernelTiming,
+    Measurement,
+    MemoryPoint,
+    TimelineSpan,
+)
 
 CPU = torch.device("cpu")
 Compared = tuple[Comparison, list[Record]]
@@ -50,18 +64,52 @@ def test_the_mlp_runs_nine_kernels_eager_and_eight_compiled(mlp: Compared) -> No
 
 def test_every_measurement_says_how_it_was_made(mlp: Compared) -> None:
     made = of_type(mlp[1], Measurement)
-    wanted = {"latency_us", "kernels", "peak_bytes", "base_bytes"}
-    assert {(m.variant, m.metric) for m in made} == {(v, m) for v in ("eager", "compiled") for m in wanted}
+    wanted = {"latency_us", "kernels", "profiled_us", "peak_bytes", "base_bytes"}
+    numerics = {("compiled", metric) for metric in ("max_abs_error", "max_rel_error", "beyond_tolerance")}
+    assert {(m.variant, m.metric) for m in made} == {(v, m) for v in ("eager", "compiled") for m in wanted} | numerics
     assert all(m.method and m.unit for m in made)
     assert mlp[0].speedup == pytest.approx(mlp[0].eager_us / mlp[0].compiled_us)  # type: ignore[operator]
+
+
+def test_the_traced_graph_holds_the_operations_of_the_model_with_their_lines(mlp: Compared) -> None:
+    nodes = [n for n in of_type(mlp[1], GraphNode) if n.op == "call_function"]
+    assert [n.target for n in nodes] == [*["aten::linear", "aten::relu"] * 4, "aten::softmax"]
+    assert (nodes[0].shape, nodes[0].dtype, nodes[0].module_path) == (("64", "512"), "float32", "layers.0")
+    assert "relu(layer(x))" in (nodes[1].source_text or "")
+    edges = {(edge.src, edge.dst) for edge in of_type(mlp[1], GraphEdge)}
+    assert {(a.node, b.node) for a, b in pairwise(nodes)} <= edges
+    traced, optimised = of_type(mlp[1], Graph)
+    assert (traced.graph_id, traced.reason) == ("torchscript", None)
+    assert (optimised.code, optimised.reason) == (None, torchscript.NO_FUSER)
+
+
+def test_a_branch_that_tracing_fixed_is_told_with_its_line() -> None:
+    def branching(x: Tensor) -> Tensor:
+        return x.sin() if x.sum() > 0 else x.cos()
+
+    traced = torchscript.trace(branching, (torch.ones(3),))
+    assert isinstance(traced, torchscript.Traced)
+    (warning,) = traced.baked_in
+    assert f"{__file__}:{branching.__code__.co_firstlineno + 1}: Converting a tensor to a Python boolean" in warning
+
+
+def test_a_model_that_cannot_be_traced_says_why_and_is_measured_all_the_same() -> None:
+    def scaled(x: Tensor, by: int) -> Tensor:
+        return x * by
+
+    (graph,) = torchscript.graph_records(torchscript.trace(scaled, (torch.ones(3), 2)), (torch.ones(3), 2))
+    assert isinstance(graph, Graph)
+    assert graph.code is None
+    assert (graph.reason or "").startswith("torch.jit.trace cannot trace this model: RuntimeError: Type 'Tuple")
 
 
 def test_generated_kernels_are_timed_under_their_graph(mlp: Compared) -> None:
     timings = {t.name: t for t in of_type(mlp[1], KernelTiming) if t.variant == "compiled"}
     assert timings["cpp_fused_relu_0"].kernel_id == "0/0.g/cpp_fused_relu_0"
     assert timings["cpp_fused_relu_0"].calls == 3
-    assert timings["aten::addmm"].kernel_id is None
-    assert timings["aten::addmm"].calls == 4
+    assert timings["extern_kernels.addmm"].kernel_id == "0/0.g/extern_kernels.addmm"
+    assert timings["extern_kernels.addmm"].op == "aten::addmm"
+    assert timings["extern_kernels.addmm"].calls == 4
 
 
 def test_an_eager_kernel_is_named_by_its_operator(mlp: Compared) -> None:
@@ -151,3 +199,97 @@ def test_samples_with_a_compilation_inside_are_thrown_away() -> None:
     assert result.speedup is None
     assert "every sample had a compilation inside" in result.reasons[0]
     assert not [m for m in of_type(records, Measurement) if (m.variant, m.metric) == ("compiled", "latency_us")]
+
+
+def scan(x: Tensor) -> Tensor:
+    """Lengths that differ need no recompile in the variant `dynamic`; cumsum stays a call of torch."""
+    return torch.cumsum(torch.sin(x), 0) * 2
+
+
+@pytest.fixture(scope="module")
+def variants() -> Iterator[Compared]:
+    """A function in four variants, one of which cannot be made."""
+
+    def impossible() -> torch.nn.Module:
+        raise RuntimeError("no such thing\non two lines")
+
+    records = list[Record]()
+    makers = {name: maker(name, scan, (torch.ones(1 << 14),)) for name in ("torchscript", "dynamic")}
+    result = compare(
+        scan,
+        torch.compile(scan),
+        (torch.randn(1 << 14),),
+        others={**makers, "impossible": impossible},
+        emit=records.append,
+        graph_of=lambda file: "0/0.g",
+    )
+    yield result, records
+    torch._dynamo.reset()
+
+
+def test_every_variant_is_timed_in_the_same_rounds(variants: Compared) -> None:
+    samples = {m.variant: m.samples for m in of_type(variants[1], Measurement) if m.metric == "latency_us"}
+    assert list(samples) == ["eager", "compiled", "torchscript", "dynamic"]
+    assert len(set(samples.values())) == 1
+    assert set(variants[0].latency_us) == set(samples)
+
+
+def test_a_variant_that_cannot_be_made_says_so_and_stops_no_other(variants: Compared) -> None:
+    assert variants[0].reasons == ("impossible: not measured: no such thing",)
+    (status,) = of_type(variants[1], HookStatus)
+    assert (status.state, status.reason) == ("partial", "impossible: not measured: no such thing")
+
+
+def test_every_variant_computes_what_eager_does(variants: Compared) -> None:
+    beyond = {m.variant: m.median for m in of_type(variants[1], Measurement) if m.metric == "beyond_tolerance"}
+    assert beyond == {"compiled": 0, "torchscript": 0, "dynamic": 0}
+
+
+def test_an_operator_that_a_wrapper_calls_is_the_kernel_of_that_name(variants: Compared) -> None:
+    found = {t.name: t for t in of_type(variants[1], KernelTiming) if t.variant == "compiled"}
+    assert found["aten::cumsum"].kernel_id == "0/0.g/torch.ops.aten.cumsum.default"
+    assert dispatched("torch.ops.mkl._mkl_linear.default") == "mkl::_mkl_linear"
+
+
+def test_the_time_line_shows_one_call_in_order(variants: Compared) -> None:
+    spans = [s for s in of_type(variants[1], TimelineSpan) if s.variant == "eager"]
+    assert [(s.lane, s.op) for s in spans] == [("host", "aten::sin"), ("host", "aten::cumsum"), ("host", "aten::mul")]
+    assert all(0 <= a.start_us < a.end_us <= b.start_us for a, b in pairwise(spans))
+
+
+def test_a_time_line_too_long_keeps_the_longest_spans_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "SPANS", 1)
+    monkeypatch.setattr(measure, "SPANS", 1)
+    records = list[Record]()
+    result = compare(scan, scan, (torch.ones(1 << 14),), emit=records.append, graph_of=lambda _: None)
+    assert len(of_type(records, TimelineSpan)) == 2
+    assert result.reasons[0] == "eager: the time line holds the 1 longest of 3 spans"
+
+
+def test_random_numbers_are_not_compared() -> None:
+    records = list[Record]()
+    result = compare(torch.rand_like, torch.rand_like, (torch.ones(4),), emit=records.append, graph_of=lambda _: None)
+    assert not [m for m in of_type(records, Measurement) if m.metric == "max_abs_error"]
+    assert "draws random numbers" in result.reasons[0]
+
+
+def test_errors_are_those_of_assert_close() -> None:
+    found = Errors()
+    add_errors(found, torch.tensor([1.0, 2.1, torch.nan]), torch.tensor([1.0, 2.0, torch.nan]))
+    assert (found.elements, found.beyond) == (3, 1)
+    assert found.absolute == pytest.approx(0.1)
+    assert found.relative == pytest.approx(0.05)
+    add_errors(found, torch.tensor([torch.nan]), torch.tensor([1.0]))
+    assert (found.beyond, found.absolute) == (2, torch.inf)
+
+
+def test_the_device_is_idle_where_no_span_lies() -> None:
+    assert idle_ns([(30, 40), (0, 10), (5, 8), (12, 20)]) == 2 + 10
+    assert idle_ns([(0, 10)]) == 0
+
+
+def test_what_the_run_compiles_anyway_is_no_variant_besides() -> None:
+    assert besides(("default", "dynamic"), None, None) == ("dynamic",)
+    assert besides(("default", "reduce-overhead"), "reduce-overhead", None) == ("default",)
+    with pytest.raises(ValueError, match="there is no variant 'fast'"):
+        besides(("fast",), None, None)

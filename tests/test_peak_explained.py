@@ -27,7 +27,7 @@ from fusionscope.storage.queries import memory
 from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_values
 from fusionscope.storage.queries.memory import Curve
 from fusionscope.storage.queries.plan import PlanFacts, plan_facts
-from fusionscope.storage.queries.replay import Without, fusions_at, fusions_that_raise_the_peak, reproduces
+from fusionscope.storage.queries.plan_replay import Without, fusions_at, fusions_that_raise_the_peak, reproduces
 
 INFERENCE = "0/0.inference"
 SCORES = 64 * 512 * 4  # one score buffer: 131,072 bytes

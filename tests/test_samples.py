@@ -5,24 +5,53 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
-from torch._inductor.utils import run_and_get_code
 
+from fusionscope.collector import record
 from fusionscope.sample_models import SAMPLES, WANT_GPU, look_for
+from fusionscope.storage import records
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.queries.replay import groups_after, rounds
+
+ON_CPU = sorted(SAMPLES.keys() - WANT_GPU)
 
 
-def code_of(name: str) -> str:
-    """The code that Inductor generates for a sample, for one call."""
-    torch._dynamo.reset()
-    model, inputs, options = import_module(SAMPLES[name]).build()
-    with torch._inductor.config.patch(fx_graph_cache=False):  # a cached graph takes no decisions
-        _, codes = run_and_get_code(torch.compile(model, **options), *inputs)
-    return "\n".join(codes)
+class Recorded:
+    """Sample models, each recorded once for the tests of this file."""
+
+    def __init__(self, store: Path) -> None:
+        self.library, self._store = Library(store), store
+        self._run_ids: dict[str, str] = {}
+
+    def run_id(self, name: str) -> str:
+        """The run of a sample: one call, and its backward where there is one."""
+        if name not in self._run_ids:
+            torch._dynamo.reset()
+            module = import_module(SAMPLES[name])
+            model, inputs, options = module.build()
+            with record(name, store=self._store, strict=True) as recording:
+                result = torch.compile(model, **options)(*inputs)
+                if getattr(module, "BACKWARD", False):
+                    result.sum().backward()
+            self._run_ids[name] = recording.run_id
+        return self._run_ids[name]
+
+    def code(self, name: str) -> str:
+        """The code that Inductor generated."""
+        graphs = self.library.ask(records_of, records.Graph, self.run_id(name))
+        return "\n".join(graph.output_code or "" for graph in graphs)
 
 
-@pytest.mark.parametrize("name", SAMPLES.keys() - WANT_GPU)
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Recorded(tmp_path_factory.mktemp("samples"))
+
+
+@pytest.mark.parametrize("name", ON_CPU)
 def test_a_sample_runs_and_says_what_to_look_for(name: str) -> None:
     module = import_module(SAMPLES[name])
     model, inputs, _ = module.build()
@@ -38,41 +67,51 @@ def test_listing_the_samples_does_not_import_torch() -> None:
 
 
 @pytest.mark.slow
-def test_the_parameter_mlp_has_one_kernel_for_relu_and_softmax() -> None:
-    code = code_of("mlp_parameters")
+@pytest.mark.parametrize("name", ON_CPU)
+def test_replaying_a_sample_gives_its_final_groups(name: str, samples: Recorded) -> None:
+    run_id = samples.run_id(name)
+    final = samples.library.ask(records_of, records.FusionGroup, run_id)
+    assert final
+    for graph in {group.graph_id for group in final}:
+        groups = {group.group_id: group.members for group in final if group.graph_id == graph}
+        nodes = [member for members in groups.values() for member in members]
+        steps = samples.library.ask(rounds, run_id, graph)
+        assert groups_after(nodes, steps, len(steps)) == groups
+        assert groups_after(nodes, steps, 0) == {node: (node,) for node in nodes}
+
+
+@pytest.mark.slow
+def test_the_parameter_mlp_has_one_kernel_for_relu_and_softmax(samples: Recorded) -> None:
+    code = samples.code("mlp_parameters")
     assert code.count("cpp_fused_relu_0(buf") == 3
     assert code.count("cpp_fused__softmax_relu_1(buf") == 1
 
 
 @pytest.mark.slow
-def test_the_inline_mlp_draws_its_weights_in_generated_kernels() -> None:
-    assert code_of("mlp_inline").count("randn_cpu(") >= 4
+def test_the_inline_mlp_draws_its_weights_in_generated_kernels(samples: Recorded) -> None:
+    assert samples.code("mlp_inline").count("randn_cpu(") >= 4
 
 
 @pytest.mark.slow
-def test_the_cheap_producer_is_computed_twice() -> None:
-    assert code_of("two_consumers_cheap").count(".sin()") == 2
+def test_the_cheap_producer_is_computed_twice(samples: Recorded) -> None:
+    assert samples.code("two_consumers_cheap").count(".sin()") == 2
 
 
 @pytest.mark.slow
-def test_the_expensive_producer_is_computed_once_into_a_buffer() -> None:
-    code = code_of("two_consumers_expensive")
+def test_the_expensive_producer_is_computed_once_into_a_buffer(samples: Recorded) -> None:
+    code = samples.code("two_consumers_expensive")
     assert code.count(".exp()") == 1
     assert "empty_strided_cpu((1024, 1024)" in code
 
 
 @pytest.mark.slow
-def test_the_chain_is_cut_by_the_fusion_cap(caplog: pytest.LogCaptureFixture) -> None:
-    torch._logging.set_logs(fusion=True)
-    try:
-        code_of("elementwise_chain")
-    finally:
-        torch._logging.set_logs()
-    assert "exceeds max fusion" in caplog.text
+def test_the_chain_is_cut_by_the_fusion_cap(samples: Recorded) -> None:
+    decisions = samples.library.ask(records_of, records.FusionDecision, samples.run_id("elementwise_chain"))
+    assert "exceeds max fusion" in {decision.reason for decision in decisions}
 
 
 @pytest.mark.slow
-def test_the_convolutions_run_channels_last() -> None:
-    code = code_of("conv_norm_relu")
+def test_the_convolutions_run_channels_last(samples: Recorded) -> None:
+    code = samples.code("conv_norm_relu")
     assert "buf0 = empty_strided_cpu((8, 32, 56, 56), (100352, 1, 1792, 32)" in code
     assert code.count("= extern_kernels.convolution(") == 2

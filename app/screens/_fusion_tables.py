@@ -55,7 +55,7 @@ def ledger(decisions: list[Decision], run: RunSummary) -> None:
     """Every tested pair, refusals by shared bytes first, with filters."""
     style.section("Every pair that the scheduler tested", "ledger")
     if not decisions:
-        absence(run, ("fusion_pairs", "fusion_log"), "The scheduler tested no pair in this graph.", "ledger")
+        absence(run, ("fusion_pairs", "fusion_reasons"), "The scheduler tested no pair in this graph.", "ledger")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         present = [verdict for verdict in VERDICTS if any(d.verdict == verdict for d in decisions)]

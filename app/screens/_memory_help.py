@@ -6,10 +6,10 @@ import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.table import table
-from fusionscope.storage.queries import live_set, memory, replay
+from fusionscope.storage.queries import live_set, memory, plan_replay
 from fusionscope.storage.queries.live_set import Saved
 from fusionscope.storage.queries.memory import Curve
-from fusionscope.storage.queries.replay import Without
+from fusionscope.storage.queries.plan_replay import Without
 from fusionscope.storage.queries.runs import RunSummary
 
 MOST = 200  # rows of a table
@@ -19,7 +19,7 @@ def what_would_help(run: RunSummary, plan: Curve) -> None:
     """Each thing with its computed effect; what was not recorded or has no effect says so."""
     style.section("What would help", "help")
     graph = plan.graph_id
-    _fusions(run.run_id, plan, data.ask(replay.fusions_at, run.run_id, graph, plan.peak_step))
+    _fusions(run.run_id, plan, data.ask(plan_replay.fusions_at, run.run_id, graph, plan.peak_step))
     left, right = st.columns(2, gap="medium")
     with left:
         _orders(run.run_id, graph)

@@ -6,6 +6,7 @@ import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.figures.comparison_bars import interval, variant_bars
+from fusionscope.app.screens._costs import show_costs
 from fusionscope.app.table import table
 from fusionscope.app.words import METRICS, find, metric_of, speed, work
 from fusionscope.storage.queries import compare
@@ -114,6 +115,7 @@ style.note("Bars are medians from zero; whiskers run from the 10th to the 90th p
 rows = [row(measurements, metric) for metric in present + others]
 table(rows, key="measurements", config=style.right(rows[0]))
 
+show_costs(run.run_id)
 left, right = st.columns(2)
 for column, variant in ((left, "eager"), (right, "compiled")):
     timed = data.ask(compare.timings, run.run_id, variant)

@@ -8,6 +8,7 @@ from fusionscope.app import data, style
 from fusionscope.app.figures.phases import icicle_figure, stages_figure
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._early_decisions import early_decisions
+from fusionscope.app.screens._torchscript import torchscript
 from fusionscope.app.table import table
 from fusionscope.app.words import compiled_work
 from fusionscope.storage.queries import compile, overview
@@ -96,7 +97,8 @@ def breaks_table(breaks: list[GraphBreak]) -> None:
     ]
     chosen = breaks[table(rows, {"times": style.number}, key="breaks", choose=True) or 0]
     where = f"{chosen.file}:{chosen.line}" if chosen.file else "unknown place"
-    text = "\n".join(filter(None, (where, chosen.kind, chosen.reason, chosen.hint and f"Hint: {chosen.hint}")))
+    times = chosen.executions_reason and f"How often it ran is not recorded: {chosen.executions_reason}."
+    text = "\n".join(filter(None, (where, chosen.kind, chosen.reason, chosen.hint and f"Hint: {chosen.hint}", times)))
     st.code(text, language=None, wrap_lines=True)
 
 
@@ -222,7 +224,8 @@ style.section("Raw facts", "raw")
 guards = data.ask(compile.guards, run.run_id)
 events = data.ask(compile.cache_events, run.run_id)
 counters = data.ask(compile.counters, run.run_id)
-tabs = st.tabs(["Graphs", f"Guards ({len(guards)})", f"Cache lookups ({len(events)})", f"Counters ({len(counters)})"])
+titles = [f"Guards ({len(guards)})", f"Cache lookups ({len(events)})", f"Counters ({len(counters)})"]
+tabs = st.tabs(["Graphs", *titles, "TorchScript"])
 with tabs[0]:
     graphs_panel(run)
 with tabs[1]:
@@ -231,3 +234,5 @@ with tabs[2]:
     caches_table(events) if events else absence(run, TRACE, "torch looked up no compile cache.", "no-caches")
 with tabs[3]:
     counters_table(counters) if counters else absence(run, ("counters",), "No counter moved.", "no-counters")
+with tabs[4]:
+    torchscript(run)

@@ -10,6 +10,7 @@ from fusionscope.app.figures.dag import KernelGraph, kernel_graph
 from fusionscope.app.screens import _fusion_tables as tables
 from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._inspector import inspector
+from fusionscope.app.screens._schedule import schedule_tables
 from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries.fusion import FusionCounts, Group
 
@@ -104,3 +105,4 @@ style.note(
 tables.lowering_table(lowerings, run)
 tables.ledger(decisions, run)
 tables.group_table(groups, token)
+schedule_tables(run, graph.graph_id)

@@ -15,11 +15,11 @@ from fusionscope.app.screens._memory_help import what_would_help
 from fusionscope.app.screens._plan import Shown, exact, explore
 from fusionscope.app.screens._scene import PLAN, choose_scene, choose_view, name_of, overlay
 from fusionscope.app.table import table
-from fusionscope.storage.queries import blocks, graphs, live_set, memory, replay
+from fusionscope.storage.queries import blocks, graphs, live_set, memory, plan_replay
 from fusionscope.storage.queries.blocks import Scene
 from fusionscope.storage.queries.live_set import Alive
 from fusionscope.storage.queries.memory import Curve, MeasuredPeak
-from fusionscope.storage.queries.replay import Without
+from fusionscope.storage.queries.plan_replay import Without
 from fusionscope.storage.queries.runs import RunSummary
 
 UNMEASURED = "the run was not measured"
@@ -182,7 +182,7 @@ else:
         if scene.basis == PLAN:
             peaks = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}
             alive = data.ask(live_set.live_set, run.run_id, scene.graph_id, curve.peak_step)
-            without = data.ask(replay.fusions_at, run.run_id, scene.graph_id, curve.peak_step)
+            without = data.ask(plan_replay.fusions_at, run.run_id, scene.graph_id, curve.peak_step)
             style.sentence(opening(curve, alive, without, peaks.get("compiled") if len(decided) == 1 else None))
         else:
             style.sentence(measured_opening(scene, curve))

@@ -7,6 +7,8 @@ import json
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.screens._costs import show_waterfall
+from fusionscope.app.screens._findings import show_findings
 from fusionscope.app.table import table
 from fusionscope.app.words import arrow, headline
 from fusionscope.storage.queries import compare, compile, overview
@@ -120,6 +122,13 @@ if run.status != "complete":
 style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
 
+left, right = st.columns([3, 2])
+with left:
+    show_findings(run.run_id)
+with right:
+    style.section("Where the time went", "waterfall")
+    if not show_waterfall(run.run_id):
+        style.not_recorded("kernels were not timed in both variants", "waterfall")
 style.section("What was recorded", "coverage")
 style.note(coverage(hooks), "coverage")
 if hooks:

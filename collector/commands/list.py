@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
 from fusionscope.collector.commands import DONE, add_store, answer, as_json, opened
-from fusionscope.collector.text import bytes_, change, count, ratio, table
 from fusionscope.storage.queries.runs import RunSummary, library_runs
+from fusionscope.storage.text import bytes_, change, count, ratio, table
 
 HEAD = ("run", "name", "recorded (UTC)", "status", "speed-up", "kernels", "peak memory", "breaks", "recompiles")
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,14 @@ from fusionscope.collector.commands import (
     say,
 )
 from fusionscope.collector.environment import RANK
-from fusionscope.collector.model_file import Build, ModelFile, configured, load, models_own_code
+from fusionscope.collector.first_call import first_calls
+from fusionscope.collector.model_file import Build, ModelFile, configured, default_device, load, models_own_code
 from fusionscope.collector.ranks import record_ranks
 from fusionscope.collector.targets import obstacle, record_in_child
 from fusionscope.collector.targets.presence import present, undecided
+from fusionscope.collector.variants import TORCHSCRIPT, VARIANTS, besides
 from fusionscope.storage.library import Library
+from fusionscope.storage.queries.findings import findings
 from fusionscope.storage.queries.runs import library_runs
 
 MODES = (
@@ -38,7 +39,10 @@ MODES = (
     "max-autotune",
     "max-autotune-no-cudagraphs",
 )  # torch._inductor.list_mode_options
-RECORDED_OPTIONS = ("device", "gpu", "mode", "dynamic", "no_measure", "keep_caches", "stop_after", "strict")
+RECORDED_OPTIONS = (
+    *("device", "gpu", "mode", "dynamic", "no_measure", "variants", "first_call"),
+    *("keep_caches", "stop_after", "strict"),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -54,6 +58,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--mode", choices=MODES, help="torch.compile's mode")
     parser.add_argument("--dynamic", action=BooleanOptionalAction, help="torch.compile's dynamic")
     parser.add_argument("--no-measure", action="store_true", help="do not measure eager against compiled")
+    parser.add_argument(
+        "--variants",
+        type=_variants,
+        default=(),
+        metavar="A,B,…",
+        help=f"measure these as well: {', '.join(VARIANTS)}",
+    )
+    parser.add_argument(
+        "--first-call",
+        action=BooleanOptionalAction,
+        help="measure each first call in a process of its own with empty caches (default: where --variants is given, "
+        "since it compiles each variant once more from nothing)",
+    )
     parser.add_argument("--json", action="store_true", help="print the run id and a summary as JSON")
 
 
@@ -122,32 +139,50 @@ def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, opt
         if built.compile_kwargs is not None:
             compiled = torch.compile(built.model, **(built.compile_kwargs | given_here))
         model.drive(compiled, built.inputs)
-    if (target := present()) is not None:
-        for fact in (target, *undecided()):
-            recording.emit(fact)
+    if present() is not None:
+        for status in undecided():
+            recording.emit(status)
     elif built.compile_kwargs is None:
         say(f"{model.name} compiles by itself what it wants compiled, so there is no eager twin to measure against")
     elif not options.no_measure:
-        with models_own_code(f"measuring {model.name}"), progress() as tell:
-            recording.compare(built.model, built.inputs, compiled=compiled, backward=model.backward, progress=tell)
+        _measure(model, built, compiled, recording, options, given_here)
 
 
-@contextmanager
-def default_device(name: str | None) -> Iterator[None]:
-    """Make new tensors on a device, where one is named; raises CommandError where torch cannot use it."""
-    import torch
+def _measure(
+    model: ModelFile,
+    built: Build,
+    compiled: Any,
+    recording: Recording,
+    options: Namespace,
+    given_here: dict[str, Any],
+) -> None:
+    with models_own_code(f"measuring {model.name}"), progress() as tell:
+        found = recording.compare(
+            built.model,
+            built.inputs,
+            compiled=compiled,
+            backward=model.backward,
+            variants=options.variants,
+            progress=tell,
+        )
+    if options.first_call if options.first_call is not None else options.variants:
+        say("measuring first calls, each in a process of its own")
+        others = [name for name in besides(options.variants, options.mode, options.dynamic) if name != TORCHSCRIPT]
+        kwargs = {"compiled": given_here, **{name: VARIANTS[name] for name in others}}
+        for row in first_calls(options.target, options.device, kwargs, found.latency_us):
+            recording.emit(row)
 
-    with ExitStack() as stack:
-        if name is not None:
-            try:
-                torch.empty(0, device=name)
-            except (RuntimeError, AssertionError) as error:
-                raise CommandError(f"torch cannot use the device {name!r}: {str(error).splitlines()[0]}") from error
-            stack.enter_context(torch.device(name))
-        yield
+
+def _variants(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if unknown := [name for name in names if name not in VARIANTS]:
+        raise ArgumentTypeError(f"there is no variant {unknown[0]!r}: choose from {', '.join(VARIANTS)}")
+    return names
 
 
 def summary(run_id: str, store: Path) -> dict[str, Any]:
-    """The run's headline numbers; the id alone while another process imports it."""
-    rows = [row for row in Library(store).ask(library_runs) if row.run_id == run_id]
-    return asdict(rows[0]) if rows else {"run_id": run_id}
+    """The run's headline numbers and findings; the id alone while another process imports it."""
+    library = Library(store)
+    rows = [row for row in library.ask(library_runs) if row.run_id == run_id]
+    concluded = {"findings": [asdict(finding) for finding in library.ask(findings, run_id)]}
+    return asdict(rows[0]) | concluded if rows else {"run_id": run_id}

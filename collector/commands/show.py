@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.collector.commands import DONE, add_store, answer, as_json, opened
-from fusionscope.collector.text import bytes_, change, count, microseconds, or_dash, ratio, table
-from fusionscope.storage.queries import compare, compile, fusion, graphs, memory, overview, runs
+from fusionscope.storage.queries import compare, compile, findings, fusion, graphs, memory, overview, runs
 from fusionscope.storage.queries.fusion import FusionCounts
 from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.memory import Curve
 from fusionscope.storage.queries.runs import RunSummary
-from fusionscope.storage.records import GraphBreak, HookStatus, Measurement, Recompile
+from fusionscope.storage.records import Finding, GraphBreak, HookStatus, Measurement, Recompile
+from fusionscope.storage.text import bytes_, change, count, microseconds, or_dash, ratio, table
+
+EVIDENCE = 3  # lines of a finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Shown:
     breaks: list[GraphBreak]
     recompiles: list[Recompile]
     hooks: list[HookStatus]
+    findings: list[Finding]
 
     def peak(self, graph_id: str, basis: str) -> int | None:
         """The peak of a graph's timeline of one basis; None where none was recorded."""
@@ -64,11 +67,14 @@ def shown_run(con: DuckDBPyConnection, run_id: str) -> Shown:
         breaks=compile.breaks(con, run_id),
         recompiles=compile.recompiles(con, run_id),
         hooks=overview.hooks(con, run_id),
+        findings=findings.findings(con, run_id),
     )
 
 
 def _sections(shown: Shown) -> Iterator[str]:
     yield _headline(shown.run)
+    if failed := [finding for finding in shown.findings if finding.status == "failed"]:
+        yield "\n".join(map(_finding, failed))
     if shown.measurements:
         yield table(("measured", "variant", "median", "samples"), map(_measurement, shown.measurements))
     if shown.graphs:
@@ -96,6 +102,13 @@ def _headline(run: RunSummary) -> str:
         "graphs": f"{run.graphs} through Inductor, {or_dash(run.breaks)} breaks, {or_dash(run.recompiles)} recompiles",
     }
     return "\n".join(f"{name:9}{text}" for name, text in facts.items())
+
+
+def _finding(finding: Finding) -> str:
+    evidence = "".join(f"\n    {or_dash(fact)}" for fact in finding.evidence[:EVIDENCE])
+    more = len(finding.evidence) - EVIDENCE
+    rest = f"\n    and {more} more" if more > 0 else ""
+    return f"{finding.severity}: {finding.title}. {finding.explanation}{evidence}{rest}\n    → {finding.action}"
 
 
 def _measurement(row: Measurement) -> tuple[object, ...]:

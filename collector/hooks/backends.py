@@ -1,4 +1,7 @@
-"""Which backend each captured graph was handed to: only Inductor takes the decisions that the other hooks record."""
+"""Each graph that Dynamo captured, and the backend that it was handed to.
+
+Only Inductor takes the decisions that the other hooks record.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fusionscope.collector import whereabouts
+from fusionscope.collector import reading, whereabouts
 from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import BackendCalled
+from fusionscope.storage.records import GraphEdge, GraphNode
 
 NAME = "backends"
-RECORDS = (BackendCalled,)
+RECORDS = (BackendCalled, GraphNode, GraphEdge)
 TARGETS = {"torch._dynamo.output_graph:OutputGraph.call_user_compiler": ("gm",)}
 
 
@@ -22,19 +26,36 @@ def problem() -> str | None:
 
 @contextmanager
 def install(emit: Emit) -> Iterator[None]:
-    """Note the name of the compiler function before it runs."""
+    """Note the graph and the name of the compiler function before it runs."""
     from torch._dynamo.output_graph import OutputGraph
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call_user_compiler(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        def call_user_compiler(captured: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
             with emit.guarded():
-                emit(BackendCalled(whereabouts.compile_id() or "", _name(graph.compiler_fn)))
-            return original(graph, *args, **kwargs)
+                compile_id = whereabouts.compile_id() or ""
+                emit(BackendCalled(compile_id, _name(captured.compiler_fn)))
+                for record in _graph(f"{compile_id}.dynamo", gm):
+                    emit(record)
+            return original(captured, gm, *args, **kwargs)
 
         return call_user_compiler
 
     with patched(OutputGraph, "call_user_compiler", wrap):
         yield
+
+
+def _graph(graph_id: str, module: Any) -> Iterator[GraphNode | GraphEdge]:
+    for position, node in enumerate(module.graph.nodes):
+        yield reading.graph_node(graph_id, position, node, _bytes(reading.tensor_value(node)))
+        for source in node.all_input_nodes:
+            yield GraphEdge(graph_id=graph_id, src=source.name, dst=node.name)
+
+
+def _bytes(value: Any | None) -> int | None:
+    """Bytes of a tensor whose sizes are known before lowering, which gives symbols their hints."""
+    if value is None or not isinstance(value.numel(), int):
+        return None
+    return int(value.numel() * value.element_size())
 
 
 def _name(compiler: Any) -> str:

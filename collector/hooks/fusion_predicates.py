@@ -19,12 +19,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "torch._inductor.choices:InductorChoices.can_fuse_vertical": _SHARED,
     "torch._inductor.choices:InductorChoices.can_fuse_horizontal": _SHARED,
     "torch._inductor.scheduler:Scheduler.can_fuse_vertical": (),
+    "torch._inductor.scheduler:FusedMixOrderReductions.can_fuse_with": ("other",),
     "torch._inductor.codegen.cpp:CppScheduling.can_fuse_vertical": (),
     "torch._inductor.codegen.cpp:CppScheduling.can_fuse_horizontal": (),
     "torch._inductor.codegen.simd:SIMDScheduling.can_fuse_vertical": (),
     "torch._inductor.codegen.simd:SIMDScheduling.can_fuse_horizontal": (),
     "torch._inductor.codegen.cuda_combined_scheduling:CUDACombinedScheduling.can_fuse_vertical": (),
     "torch._inductor.codegen.cuda_combined_scheduling:CUDACombinedScheduling.can_fuse_horizontal": (),
+}
+_SINCE_2_13: dict[str, tuple[str, ...]] = {
+    "torch._inductor.scheduler:FusedNestedReductions.can_fuse_with": ("other",),
 }
 
 
@@ -51,7 +55,7 @@ def install(emit: Emit) -> Iterator[None]:
         return around
 
     with ExitStack() as stack:
-        for target, parameters in TARGETS.items():
+        for target, parameters in (TARGETS | (_SINCE_2_13 if unmet(_SINCE_2_13) is None else {})).items():
             owner, method = located(target)
             stack.enter_context(patched(owner, method, wrap(f"{owner.__name__}.{method}", parameters == _SHARED)))
         yield

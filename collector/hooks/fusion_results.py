@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fusionscope.collector import whereabouts
+from fusionscope.collector import reading, whereabouts
 from fusionscope.collector.hook import Emit, patched, unmet
-from fusionscope.collector.observations import CycleFound, PairFused
+from fusionscope.collector.observations import CycleFound, FusionBegan, PairFused
 
 NAME = "fusion_results"
-RECORDS = (PairFused, CycleFound)
+RECORDS = (FusionBegan, PairFused, CycleFound)
+_SPECIAL = ("mix_order", "nested")
 TARGETS = {
     "torch._inductor.scheduler:Scheduler.fuse_two_nodes": ("node1", "node2"),
     "torch._inductor.scheduler:Scheduler.will_fusion_create_cycle": ("node1", "node2"),
@@ -30,11 +31,12 @@ def install(emit: Emit) -> Iterator[None]:
 
     def wrap_fusion(original: Callable[..., Any]) -> Callable[..., Any]:
         def fuse_two_nodes(scheduler: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> Any:
-            graph_id, a, b = whereabouts.graph_id() or "", node1.get_name(), node2.get_name()
+            with emit.guarded():
+                emit(FusionBegan(whereabouts.graph_id() or ""))
             fused = original(scheduler, node1, node2, *args, **kwargs)
             with emit.guarded():
-                mix_order = type(fused).__name__ == "FusedMixOrderReductions"
-                emit(PairFused(graph_id, a, b, fused.get_name(), mix_order))
+                a, b, graph_id = node1.get_name(), node2.get_name(), whereabouts.graph_id() or ""
+                emit(PairFused(graph_id, a, b, fused.get_name(), _became(fused, node1, node2)))
             return fused
 
         return fuse_two_nodes
@@ -54,3 +56,9 @@ def install(emit: Emit) -> Iterator[None]:
         patched(Scheduler, "will_fusion_create_cycle", wrap_cycle),
     ):
         yield
+
+
+def _became(fused: Any, *parts: Any) -> str | None:
+    kind = reading.group_kind(fused)
+    new = kind in _SPECIAL and kind not in map(reading.group_kind, parts)
+    return kind if new else None

@@ -12,12 +12,13 @@ from typing import Any
 
 from fusionscope.collector import estimate, reading, whereabouts
 from fusionscope.collector.hook import Emit, unmet
-from fusionscope.collector.observations import GraphConstant, GraphInput, GraphOutputs, ScheduledBuffer
+from fusionscope.collector.observations import GraphConstant, GraphInput, GraphOutputs, NodeTraced, ScheduledBuffer
 from fusionscope.storage.records import FusionGroup, GraphEdge, GraphNode, IrEdge, IrNode, MemoryPoint
 
 NAME = "inductor_graph"
 RECORDS = (
     GraphNode,
+    NodeTraced,
     GraphEdge,
     IrNode,
     IrEdge,
@@ -82,6 +83,8 @@ def _emit_graph(emit: Emit, nodes: Any) -> None:
     graph_id = whereabouts.name_of(lowering)
     for position, node in enumerate(lowering.graph.nodes):
         emit(reading.graph_node(graph_id, position, node, _value_bytes(reading.tensor_value(node))))
+        if (source := reading.traced_from(node)) is not None:
+            emit(NodeTraced(graph_id, node.name, source))
         for source in node.all_input_nodes:
             emit(GraphEdge(graph_id=graph_id, src=source.name, dst=node.name))
     for position, node in enumerate(nodes):
@@ -128,7 +131,8 @@ def _emit_schedule(emit: Emit, nodes: Any) -> None:
     graph_id = whereabouts.name_of(lowering)
     for position, node in enumerate(nodes):
         members = tuple(part.get_name() for part in node.get_nodes())
-        emit(FusionGroup(graph_id=graph_id, group_id=node.get_name(), members=members, position=position))
+        kind = reading.group_kind(node)
+        emit(FusionGroup(graph_id=graph_id, group_id=node.get_name(), members=members, position=position, kind=kind))
     _emit_buffers(emit, graph_id, lowering)
     for point in estimate.timeline(graph_id, nodes, lowering):
         emit(point)

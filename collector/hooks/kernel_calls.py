@@ -1,7 +1,8 @@
 """Which scheduler nodes each generated or library call computes.
 
-set_kernel_post_grad_provenance_tracing is called for every Triton, C++ and extern call, even with provenance off. The
-code generators import it by name, so it is replaced in each of their modules; ir.py imports it from debug when it runs.
+set_kernel_post_grad_provenance_tracing is called for every Triton, C++ and extern call, even with provenance off, but
+for those of mix-order kernels. The code generators import it by name, so it is replaced in each of their modules; ir.py
+imports it from debug when it runs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from fusionscope.collector import whereabouts
+from fusionscope.collector import reading, whereabouts
 from fusionscope.collector.hook import Emit, patched, unmet
 from fusionscope.collector.observations import KernelWritten
 
@@ -35,7 +36,7 @@ def install(emit: Emit) -> Iterator[None]:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def traced(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> Any:
             with emit.guarded():
-                nodes = _extern_nodes(node_schedule) if is_extern else _scheduled(node_schedule)
+                nodes = _extern_nodes(node_schedule) if is_extern else reading.scheduled(node_schedule)
                 emit(KernelWritten(whereabouts.graph_id() or "", kernel_name, nodes, is_extern))
             return original(node_schedule, kernel_name, is_extern)
 
@@ -52,10 +53,3 @@ def install(emit: Emit) -> Iterator[None]:
 def _extern_nodes(kernel: Any) -> tuple[str, ...]:
     """An extern call is its own operation; its name is the scheduler node's."""
     return (str(kernel.get_operation_name()),)
-
-
-def _scheduled(schedule: Any) -> tuple[str, ...]:
-    """A template passes its fused node, a loop kernel a list that also holds markers (EnableReduction)."""
-    parts = schedule.get_nodes() if hasattr(schedule, "get_nodes") else schedule
-    nodes = [node for part in parts if hasattr(part, "get_nodes") for node in part.get_nodes()]
-    return tuple(dict.fromkeys(node.get_name() for node in nodes))

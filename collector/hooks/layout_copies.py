@@ -69,7 +69,7 @@ def _buffer_name(x: Any) -> str | None:
 
 def _strides(x: Any) -> tuple[str, ...] | None:
     stride = getattr(x, "maybe_get_stride", lambda: None)()
-    return None if stride is None else tuple(str(step) for step in stride)
+    return None if stride is None else reading.size_texts(stride)
 
 
 def _bytes(x: Any) -> int | None:

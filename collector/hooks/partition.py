@@ -15,10 +15,11 @@ from typing import Any
 
 from fusionscope.collector import reading, whereabouts
 from fusionscope.collector.hook import Emit, located, patched, unmet
+from fusionscope.collector.observations import NodeTraced
 from fusionscope.storage.records import GraphEdge, GraphNode, PartitionChoice
 
 NAME = "partition"
-RECORDS = (PartitionChoice, GraphNode, GraphEdge)
+RECORDS = (PartitionChoice, GraphNode, NodeTraced, GraphEdge)
 _PARTITION = {  # one function, imported by name
     "torch._functorch.partitioners:min_cut_rematerialization_partition": ("joint_module",),
     "torch._inductor.compile_fx:min_cut_rematerialization_partition": ("joint_module",),
@@ -160,10 +161,12 @@ def _calls(module: Any) -> frozenset[str]:
     return frozenset(node.name for node in module.graph.nodes if node.op == "call_function")
 
 
-def _graph(graph_id: str, module: Any, recomputed: frozenset[str]) -> Iterator[GraphNode | GraphEdge]:
+def _graph(graph_id: str, module: Any, recomputed: frozenset[str]) -> Iterator[GraphNode | NodeTraced | GraphEdge]:
     for position, node in enumerate(module.graph.nodes):
-        known = reading.graph_node(graph_id, position, node, _bytes(node))
-        yield replace(known, recomputed=node.name in recomputed) if node.op == "call_function" else known
+        again = node.name in recomputed if node.op == "call_function" else None
+        yield reading.graph_node(graph_id, position, node, _bytes(node), recomputed=again)
+        if (source := reading.traced_from(node)) is not None:
+            yield NodeTraced(graph_id, node.name, source)
         for source in node.all_input_nodes:
             yield GraphEdge(graph_id=graph_id, src=source.name, dst=node.name)
 
@@ -172,5 +175,8 @@ def _bytes(node: Any) -> int | None:
     from torch._functorch.partitioners import _size_of
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    known = reading.holds_tensors(node) and not free_unbacked_symbols(node.meta["val"])
-    return int(_size_of(node)) if known else None
+    if not reading.holds_tensors(node):
+        return None
+    value = node.meta["val"]
+    symbolic = getattr(value, "_has_symbolic_sizes_strides", True)  # a tuple is looked through
+    return None if symbolic and free_unbacked_symbols(value) else int(_size_of(node))

@@ -25,9 +25,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     f"{_MODULE}:PatternMatcherPass.apply": ("gm",),
     **dict.fromkeys(_MATCHES, ("node",)),
     **dict.fromkeys(_APPLIES, ("match", "node")),
+    f"{_MODULE}:FailedMatch": ("format_string",),
 }
 
-_OTHER_USERS = "multiple_users"  # how torch begins the reason of a failed match
+_OTHER_USERS = "multiple_users {}"  # torch's reason of a match that failed so, with the pattern inside as argument
 REFUSED = "it matched, but its own check refused it, or a mutation lies in between"
 OTHER_USERS = "it would match, but the value of {} is also used elsewhere"
 
@@ -85,6 +86,8 @@ class _Thread(threading.local):
 @contextmanager
 def install(emit: Emit) -> Iterator[None]:
     """Note what comes of each match."""
+    from torch._inductor.pattern_matcher import FailedMatch
+
     here = _Thread()
 
     def wrap_pass(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +105,8 @@ def install(emit: Emit) -> Iterator[None]:
     def wrap_match(original: Callable[..., Any]) -> Callable[..., Any]:
         def match(pattern: Any, node: Any) -> Any:
             found = original(pattern, node)
-            if here.passes and (found or getattr(found, "format_string", "").startswith(_OTHER_USERS)):
+            failed = isinstance(found, FailedMatch)  # not bool(found): nearly every match fails, and says so in Python
+            if here.passes and (not failed or found.format_string == _OTHER_USERS):
                 with emit.guarded():
                     _tried(here.passes[-1], pattern, node, found)
             return found

@@ -12,12 +12,13 @@ from fusionscope.storage.records import PerfHint
 
 NAME = "perf_hints"
 RECORDS = (PerfHint,)
-TARGETS: dict[str, tuple[str, ...]] = {
+_LOGGERS: dict[str, tuple[str, ...]] = {
     "torch._inductor.graph:perf_hint_log": (),
     "torch._inductor.compile_fx:perf_hint_log": (),
     "torch._inductor.codegen.simd:perf_hint_log": (),
     "torch._inductor.codegen.triton:perf_hint_log": (),
 }
+TARGETS = _LOGGERS | {"torch._logging._internal:_init_logs": ()}
 
 
 def problem() -> str | None:
@@ -30,7 +31,7 @@ def install(emit: Emit) -> Iterator[None]:
     """Listen at INFO: at DEBUG some modules would do more than they did."""
     handler = _Handler(emit)
     with ExitStack() as stack:
-        for target in TARGETS:
+        for target in _LOGGERS:
             stack.enter_context(listening(getattr(*located(target)), handler, logging.INFO))
         yield
 

@@ -10,20 +10,31 @@ from typing import Any
 from fusionscope.collector.ledger import caches, side_effects
 from fusionscope.collector.ledger.attention import Attention
 from fusionscope.collector.ledger.compiles import Compiles
+from fusionscope.collector.ledger.configs import Configs
 from fusionscope.collector.ledger.cudagraphs import Recordings
 from fusionscope.collector.ledger.fusion import FusionLedger
+from fusionscope.collector.ledger.gemm import gemm_choices
 from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
+from fusionscope.collector.ledger.links import Links
+from fusionscope.collector.ledger.loops import loop_reorderings
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
 from fusionscope.collector.ledger.plan import Plan, carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
-from fusionscope.collector.observations import BackendCalled, KernelDefined, TraceEvent
-from fusionscope.storage.records import TABLE_OF, FusionGroup, IrEdge, IrNode
+from fusionscope.collector.observations import (
+    BackendCalled,
+    GraphCalled,
+    KernelDefined,
+    LauncherSeen,
+    NodeTraced,
+    TraceEvent,
+)
+from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphBreak, GraphNode, IrEdge, IrNode
 
-_NEEDED_WHOLE = (IrNode, IrEdge, FusionGroup)  # records that a graph's folds read as well
+_READY = TABLE_OF.keys() - {IrNode, IrEdge, FusionGroup, GraphNode}  # those a graph's folds read as well
 
 
 class Ledger:
@@ -34,11 +45,16 @@ class Ledger:
         self._ready: list[Any] = []
         self._graphs: dict[str, list[object]] = defaultdict(list)
         self._events: list[TraceEvent] = []
+        self._launchers: list[LauncherSeen] = []
+        self._nodes: list[GraphNode | NodeTraced] = []
+        self._links = Links()
         self.texts = Graphs()
         self.plans: dict[str, Plan] = {}  # graph → its plan, which measuring compares with what it sees
         self.backends: dict[str, str] = {}  # compile → backend
-        self._compiles = Compiles(began, compile_limit, self.backends)
+        self._calls: dict[str, int] = {}  # compile → runs of its forward graph by the program
+        self._compiles = Compiles(began, compile_limit, self.backends, self._calls)
         self._symbols = Symbols()
+        self._configs = Configs()
         self._takers: tuple[Callable[[TraceEvent], Iterator[Any]], ...] = (
             self.texts.take,
             self._compiles.take,
@@ -55,14 +71,25 @@ class Ledger:
         reached = self.texts.compiled
         return sorted({name for key, name in self.backends.items() if name != "inductor" and key not in reached})
 
+    def breaks(self) -> list[GraphBreak]:
+        """Every break of the run, with how often it ran: known once the run has ended."""
+        return self._compiles.breaks()
+
     def add(self, observation: Any) -> None:
         """Keep an observation; nothing is worked out while a compile runs."""
-        if isinstance(observation, TraceEvent):
-            self._events.append(observation)
-        elif isinstance(observation, BackendCalled):
-            self.backends[observation.compile_id] = observation.backend
-        elif type(observation) in TABLE_OF and not isinstance(observation, _NEEDED_WHOLE):
+        kind = type(observation)
+        if kind in _READY:
             self._ready.append(observation)
+        elif kind is TraceEvent:
+            self._events.append(observation)
+        elif kind is BackendCalled:
+            self.backends[observation.compile_id] = observation.backend
+        elif isinstance(observation, LauncherSeen):
+            self._launchers.append(observation)
+        elif isinstance(observation, GraphCalled):  # of a graph that DDP split each part is called once a call
+            self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
+        elif isinstance(observation, (GraphNode, NodeTraced)):
+            self._nodes.append(observation)
         else:
             self._graphs[observation.graph_id].append(observation)
 
@@ -70,6 +97,8 @@ class Ledger:
         """Records of everything that is complete; at the end, of what is not as well."""
         events, self._events = self._events, []
         records, self._ready = self._ready, []
+        nodes, self._nodes = self._nodes, []
+        records += [record for node in nodes for record in self._links.take(node)]
         done = {event.graph_id: event.payload for event in events if event.kind == "inductor_output_code"}
         # another thread may begin a graph at any moment
         complete = {g: self._graphs.pop(g) for g in list(self._graphs) if final or root_of(g) in done}
@@ -78,6 +107,11 @@ class Ledger:
             facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
             self.plans[graph_id] = plan = carry_out(facts)
             records += _fold_graph(facts, plan, observations, done.get(root_of(graph_id)))
+            self._configs.graph_ended(facts)
+        launchers, self._launchers = self._launchers, []
+        for launcher in launchers:
+            self._configs.take(launcher)
+        records += self._configs.drain(final=final)
         records += [record for event in events for take in self._takers for record in take(event)]
         records += [self.texts.subgraph(graph_id) for graph_id in complete if root_of(graph_id) != graph_id]
         if not final:
@@ -102,9 +136,11 @@ def _fold_graph(facts: GraphFacts, plan: Plan, observations: list[object], outpu
         *facts.groups,
         *decisions,
         *untested_pairs(facts, decisions),
+        *loop_reorderings(facts.graph_id, observations),
         *realize_decisions(facts),
         *plan.points,
         *plan.buffers.values(),
         *kernels,
         *calls,
+        *gemm_choices(facts, observations),
     ]

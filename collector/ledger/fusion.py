@@ -1,17 +1,21 @@
 """What the scheduler was seen to do with pairs → one decision per distinct pair and round.
 
 can_fuse is asked to find candidates and again before fusing; the second answer may differ, because a neighbour was
-fused in between. The verdict is the last word: fused, legal (never refused, yet not taken) or refused.
+fused in between. The verdict is the last word: fused, legal (never refused, yet not taken) or refused. A question asked
+inside another one, or while a pair is being fused, is part of that and no pair of its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fusionscope.collector.observations import (
     CandidatesRanked,
     CycleFound,
+    FusionBegan,
+    FusionBenchmarked,
     PairAnswered,
     PairEntered,
     PairFused,
@@ -24,6 +28,7 @@ from fusionscope.storage.reasons import reason_code
 from fusionscope.storage.records import FusionDecision
 
 CYCLE = "will create cycle"  # torch's own words
+UNMEASURED, MEASURED = "Scheduler.speedup_by_fusion", "Scheduler.benchmark_codegened_module"
 
 
 @dataclass(slots=True)
@@ -40,11 +45,13 @@ class _Pair:
     rank: int | None = None
     order: int | None = None
     result: str | None = None
+    ms_before: float | None = None
+    ms_after: float | None = None
 
 
 @dataclass(slots=True)
 class _Question:
-    """An open can_fuse call."""
+    """An open can_fuse call, or a fusion that is being made."""
 
     reasons: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -71,12 +78,14 @@ class FusionLedger:
         match seen:
             case RoundBegan():
                 self._round += 1
-            case PairEntered():
+            case PairEntered() | FusionBegan():
                 self._open.append(_Question())
             case ReasonLogged() if self._open:
                 self._open[-1].reasons.append(seen.reason)
             case ReasonLogged():  # a legal pair, dropped once it was compiled and benchmarked
-                self._drop(seen.a, seen.b, seen.reason, "Scheduler.speedup_by_fusion")
+                self._drop(seen.a, seen.b, seen.reason, UNMEASURED)
+            case FusionBenchmarked():
+                self._benchmark(seen)
             case PredicateAnswered() if self._open:
                 self._predicate(self._open[-1], seen)
             case PairAnswered() if self._open:
@@ -87,6 +96,8 @@ class FusionLedger:
                 for rank, (a, b) in enumerate(seen.pairs):
                     self._pair(a, b).rank = rank
             case PairFused():
+                if self._open:
+                    self._open.pop()
                 self._fuse(seen)
             case CycleFound():
                 self._drop(seen.a, seen.b, CYCLE, "Scheduler.will_fusion_create_cycle")
@@ -103,8 +114,9 @@ class FusionLedger:
     def _answer(self, seen: PairAnswered) -> None:
         question = self._open.pop()
         if self._open:  # a nested question: what refused it may be why the outer pair is refused
-            self._open[-1].reasons += question.reasons
-            self._open[-1].refusals += question.refusals
+            if not seen.fusible:
+                self._open[-1].reasons += question.reasons
+                self._open[-1].refusals += question.refusals
             return
         if seen.a == seen.b:
             return  # a stale pair: both ends are in one group by now
@@ -115,14 +127,20 @@ class FusionLedger:
         pair.reason = None if seen.fusible else next(iter(question.reasons), None)
         pair.refused_by = None if seen.fusible else _refused_by(question)
 
-    def _drop(self, a: str, b: str, reason: str, refused_by: str) -> None:
+    def _drop(self, a: str, b: str, reason: str | None, refused_by: str) -> None:
         pair = self._pair(a, b)
         pair.fusible, pair.reason, pair.refused_by = False, reason, refused_by
+
+    def _benchmark(self, seen: FusionBenchmarked) -> None:
+        pair = self._pair(seen.a, seen.b)
+        pair.ms_before, pair.ms_after = _milliseconds(seen)
+        if not seen.fuse and pair.reason is None:
+            self._drop(seen.a, seen.b, None, UNMEASURED if pair.ms_after is None else MEASURED)
 
     def _fuse(self, seen: PairFused) -> None:
         pair = self._pair(seen.a, seen.b)
         pair.order, pair.result, pair.fusible = self._fused, seen.result, True
-        pair.direction = "mix_order" if seen.mix_order else pair.direction
+        pair.direction = seen.became or pair.direction
         self._fused += 1
 
     def _decision(self, key: tuple[int, str, str], pair: _Pair) -> FusionDecision:
@@ -148,6 +166,8 @@ class FusionLedger:
             order_taken=pair.order,
             result=pair.result,
             shared_bytes=pair.shared,
+            ms_before=pair.ms_before,
+            ms_after=pair.ms_after,
             times_tested=max(pair.times, 1),
         )
 
@@ -155,3 +175,13 @@ class FusionLedger:
 def _refused_by(question: _Question) -> str:
     """The predicate that said no, the scheduler's own wrapper of a backend's refusal aside."""
     return next(iter(question.refusals), "Scheduler.can_fuse")
+
+
+def _milliseconds(seen: FusionBenchmarked) -> tuple[float | None, float | None]:
+    """Both apart and fused. A kernel that spills too many registers is given an infinite time: it has none."""
+    apart: list[float | None] = [seen.template_ms, seen.other_ms]
+    fused = min(seen.kernels_ms, default=math.inf)
+    if seen.template_ms is None:
+        apart, fused = [*seen.kernels_ms[:2]], seen.kernels_ms[2] if len(seen.kernels_ms) > 2 else math.inf
+    known = [ms for ms in apart if ms is not None and math.isfinite(ms)]
+    return sum(known) if len(known) == 2 else None, fused if math.isfinite(fused) else None

@@ -79,6 +79,13 @@ class GraphFacts:
     def _kernel_of(self) -> dict[str, str]:
         return {node: kernel.kernel for kernel in self.written for node in kernel.ir_nodes}
 
+    @cached_property
+    def _items_of(self) -> dict[str, list[ScheduledBuffer]]:
+        items: dict[str, list[ScheduledBuffer]] = defaultdict(list)
+        for buffer in self.buffers.values():
+            items[buffer.part_of or ""].append(buffer)
+        return items
+
     def kernel_id(self, name: str) -> str:
         """A kernel's name within the run."""
         return f"{self.graph_id}/{name}"
@@ -99,7 +106,7 @@ class GraphFacts:
         """Buffers that a library call returns in memory of its own: its result, or the items of its tuple."""
         if line.kind != "ExternKernelAllocLine" or line.buffer is None:
             return []
-        items = [buffer for buffer in self.buffers.values() if buffer.part_of == line.buffer]
+        items = self._items_of.get(line.buffer)
         whole = self.buffers.get(line.buffer)
         return items or ([whole] if whole and whole.shape is not None else [])
 

@@ -81,7 +81,7 @@ class Graphs:
         match = _AOT_ID.search(event.payload or "")
         graph_id = event.graph_id or f"{event.compile_id}.{match['direction'] if match else 'inference'}"
         direction = graph_id.removeprefix(f"{event.compile_id}.").split("#")[0].split(".")[0]
-        self._graph_of_file[str(event.data.get("filename"))] = graph_id
+        self._graph_of_file.setdefault(str(event.data.get("filename")), graph_id)  # equal code shares its file
         self.compiled.add(event.compile_id or "")
         return self._graph(
             graph_id,

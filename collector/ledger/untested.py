@@ -1,30 +1,39 @@
 """Pairs that share a buffer and were never tested, so that "no refusal" is not read as "nothing missed".
 
 Scheduler.get_possible_fusions leaves out library calls and nodes without work (unfusable_node), and of the users of one
-buffer it pairs only those within max_fusion_buffer_group_pairwise_attempts of each other.
+buffer it pairs only those within max_fusion_buffer_group_pairwise_attempts of each other. Nodes of a foreach operation
+are together from the start.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import combinations, islice
+from itertools import chain, combinations
 
 from fusionscope.collector.ledger.graph_facts import GraphFacts
+from fusionscope.collector.observations import RowsLeftOut
 from fusionscope.storage.records import FusionDecision
 
 _LOOPS = ("pointwise", "reduction", "template")
-MOST_NEIGHBOURS = 500  # users of one buffer are many where the buffer is a weight; nearest pairs first
+MOST_NEIGHBOURS = 500  # untested pairs of users in a graph: they grow with the square of the users of a buffer
 
 
-def untested_pairs(facts: GraphFacts, decisions: Iterable[FusionDecision]) -> list[FusionDecision]:
+def untested_pairs(facts: GraphFacts, decisions: Iterable[FusionDecision]) -> list[FusionDecision | RowsLeftOut]:
     """One decision "untested" for each such pair, with the reason that the scheduler passed it by."""
     tested = {pair for decision in decisions for pair in _node_pairs(decision)}
     found: dict[tuple[str, str], FusionDecision] = {}
-    for a, b, direction, shared in [*_producers(facts), *islice(_neighbours(facts), MOST_NEIGHBOURS)]:
-        if (a, b) not in tested and (b, a) not in tested:
-            found.setdefault((a, b), _untested(facts, a, b, direction, shared))
-    return list(found.values())
+    neighbours, beyond = 0, set()
+    for a, b, direction, shared in chain(_producers(facts), _neighbours(facts)):
+        if (a, b) in tested or (b, a) in tested or (a, b) in found:
+            continue
+        neighbours += direction == "horizontal"
+        if neighbours > MOST_NEIGHBOURS:
+            beyond.add((a, b))
+        else:
+            found[a, b] = _untested(facts, a, b, direction, shared)
+    limit = f"a graph keeps {MOST_NEIGHBOURS} pairs of users of a buffer that were never tested"
+    return [*found.values(), *([RowsLeftOut("fusion_decisions", len(beyond), limit)] if beyond else [])]
 
 
 def _node_pairs(decision: FusionDecision) -> Iterator[tuple[str, str]]:

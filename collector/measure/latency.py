@@ -1,17 +1,17 @@
-"""The latency of a step, eager against compiled: interleaved rounds, none of them with a compilation inside."""
+"""The latency of a step in each variant: interleaved rounds, none of them with a compilation inside."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from statistics import median, quantiles
 
 import torch
-from torch._dynamo.callback import CallbackArgs, callback_handler
 
 from fusionscope.collector.measure.step import Step, synchronize
+from fusionscope.collector.measure.summary import summed_up
+from fusionscope.collector.measure.watch import CompileWatch, compiles_watched
 from fusionscope.storage.records import Measurement
 
 ROUNDS = 15  # at least
@@ -19,47 +19,29 @@ SECONDS = 1.0  # at least
 PATIENCE_S = 30.0  # no new round after it, however few there were
 SAMPLE_US = 5_000.0  # short calls are timed several at once, until a sample takes this long
 CALLS = 100  # in a sample, at most
+ISSUED = 10  # calls at most whose issue is timed at once: a driver's queue of about a thousand launches must not fill
 WARM_UP = 3  # calls at least: CUDA graphs are recorded in the second, and replayed from the third
 SETTLE = 10  # calls at most, while they still compile
 
 
 @dataclass
-class CompileWatch:
-    """How many compilations began (a backward compiled late and a CUDA graph's recording are among them)."""
-
-    begun: int = 0
-
-    def notice(self, _: CallbackArgs) -> None:
-        self.begun += 1
-
-
-@dataclass
 class Samples:
-    """Timed samples of one variant in microseconds per call, and how many were thrown away for a compilation."""
+    """Timed samples of one variant in microseconds per call, and why others were thrown away."""
 
     calls: int = 1  # back to back, in each sample
     us: list[float] = field(default_factory=list)
+    host_us: list[float] = field(default_factory=list)  # until the host had issued a call; empty on the CPU
     discarded: int = 0
-
-
-@contextmanager
-def compiles_watched() -> Iterator[CompileWatch]:
-    """Count the compilations that begin inside the block, in any thread."""
-    watch = CompileWatch()
-    callback_handler.register_start_callback(watch.notice)
-    try:
-        yield watch
-    finally:
-        callback_handler.remove_start_callback(watch.notice)
+    why: Counter[str] = field(default_factory=Counter)  # what began inside the discarded ones
 
 
 def warm_up(step: Step, watch: CompileWatch, device: torch.device) -> None:
-    """Run the step until a call compiles nothing."""
+    """Run the step until a call compiles and tunes nothing."""
     for calls in range(1, SETTLE + 1):
-        before = watch.begun
+        before = watch.begun.copy()
         step()
         synchronize(device)
-        if watch.begun == before and calls >= WARM_UP:
+        if not watch.since(before) and calls >= WARM_UP:
             return
 
 
@@ -80,28 +62,28 @@ def measure_latency(
 
 
 def latency_records(variant: str, samples: Samples, device: torch.device) -> Iterator[Measurement]:
-    """The samples as a record; none where every one of them was thrown away."""
-    if not samples.us:
-        return
-    tenths = quantiles(samples.us, n=10, method="inclusive") if len(samples.us) > 1 else samples.us * 9
-    yield Measurement(
-        variant=variant,
-        metric="latency_us",
-        median=median(samples.us),
-        p10=tenths[0],
-        p90=tenths[8],
-        samples=len(samples.us),
-        unit="us",
-        discarded=samples.discarded,
-        reason="something was compiled during the sample" if samples.discarded else None,
-        method=_method(samples, device),
-    )
+    """The samples as records; none where every one of them was thrown away."""
+    sampled = {"latency_us": (samples.us, _method(samples, device)), "host_us": (samples.host_us, _issuing(samples))}
+    for metric, (values, method) in sampled.items():
+        if values:
+            reason = ", ".join(samples.why) or None
+            discarded = samples.discarded
+            yield summed_up(variant, metric, values, unit="us", method=method, discarded=discarded, reason=reason)
 
 
 def _method(samples: Samples, device: torch.device) -> str:
     waiting = "torch.cuda.synchronize() before and after" if device.type == "cuda" else "perf_counter around the calls"
     each = "one call" if samples.calls == 1 else f"the mean of {samples.calls} calls back to back"
     return f"median of {len(samples.us)} rounds, variants in turn; each {each}; wall time, {waiting}; after warm-up"
+
+
+def _issuing(samples: Samples) -> str:
+    calls = min(samples.calls, ISSUED)
+    each = "a call" if calls == 1 else f"a call, the mean of {calls} back to back"
+    return (
+        f"median of {len(samples.host_us)} rounds, variants in turn; wall time until the host has issued {each}, "
+        "begun on an idle device and without waiting for it"
+    )
 
 
 def _rounds(variants: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -120,18 +102,24 @@ def _calls_per_sample(step: Step, device: torch.device) -> int:
 
 
 def _sample(step: Step, samples: Samples, watch: CompileWatch, device: torch.device) -> None:
-    before = watch.begun
+    before = watch.begun.copy()
     taken_us = _time_us(step, samples.calls, device)
-    if watch.begun == before:
-        samples.us.append(taken_us)
-    else:
+    issued_us = _time_us(step, min(samples.calls, ISSUED), device, wait=False) if device.type == "cuda" else None
+    if begun := watch.since(before):
         samples.discarded += 1
+        samples.why += begun
+        return
+    samples.us.append(taken_us)
+    if issued_us is not None:
+        samples.host_us.append(issued_us)
 
 
-def _time_us(step: Step, calls: int, device: torch.device) -> float:
+def _time_us(step: Step, calls: int, device: torch.device, *, wait: bool = True) -> float:
+    """Microseconds per call; without `wait` the device may still be at work when the clock is stopped."""
     synchronize(device)
     start = time.perf_counter_ns()
     for _ in range(calls):
         step()
-    synchronize(device)
+    if wait:
+        synchronize(device)
     return (time.perf_counter_ns() - start) / calls / 1000

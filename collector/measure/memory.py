@@ -19,6 +19,7 @@ from fusionscope.collector.measure.step import Step, synchronize
 from fusionscope.collector.measure.wrappers import wrappers
 from fusionscope.storage.records import Allocation, Measurement, MemoryPoint, MemoryResidual
 
+CURVES = ("eager", "compiled")  # variants whose curve is kept; of the others the peak is
 _CPU_METHOD = "highest sum of the profiler's allocation events of one step, above its entry; bytes as requested"
 _CUDA_METHOD = (
     "torch.cuda.max_memory_allocated() over one step, above memory_allocated() at its entry; blocks as the caching "
@@ -57,6 +58,8 @@ def memory_records(
     points = list(_points(variant, seen, base_bytes))
     highest = max((point.live_bytes for point in points), default=0)
     yield from _cuda_peak(variant, step, device, highest) if on_cuda else [_cpu_peak(variant, highest)]
+    if variant not in CURVES:
+        return
     yield from points
     known = known_blocks(seen, plan_of, {block.address: block.category for block in before if block.address})
     yield from _before(before, seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import struct
@@ -12,7 +13,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 _INFO = {0x2F: "registers", 0x11: "local"}  # EIATTR_REGCOUNT and EIATTR_FRAME_SIZE of a cubin's .nv.info section
 _RESERVED = 1024
@@ -91,23 +91,34 @@ def _message_value(binary: bytes, key: bytes) -> int:
     return int.from_bytes(binary[at + 1 : at + 1 + width], "big") if width else kind
 
 
-def spill_bytes(kernel: Any, local_bytes: int) -> int:
-    """Bytes of spill stores and loads that `ptxas -v` counts for a kernel of Triton's CUDA backend.
+def artifact(folder: Path, kind: str) -> Path | None:
+    """A stage of a kernel (ttir, ptx, cubin, json, …) in its folder of Triton's cache; None where it is not there."""
+    return next((path for path in folder.glob(f"*.{kind}") if not path.name.startswith("__grp__")), None)
+
+
+def spill_bytes(folder: Path, local_bytes: int) -> int | None:
+    """Bytes of spill stores and loads that `ptxas -v` counts for a kernel of Triton's CUDA backend, by its folder.
 
     Spilled registers live in the stack frame, so a kernel without one spills nothing. Else Triton assembles the PTX
-    once more, as it did the first time, and prints ptxas's log (triton/backends/nvidia/compiler.py, make_cubin).
+    once more, as it did the first time, and prints ptxas's log (triton/backends/nvidia/compiler.py, make_cubin). None
+    where its cache does not hold the PTX.
     """
     from triton import knobs
+    from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
     if not local_bytes:
         return 0
-    backend = make_backend(kernel.metadata.target)
-    options = backend.parse_options(kernel.metadata._asdict())
+    ptx, facts = artifact(folder, "ptx"), artifact(folder, "json")
+    if ptx is None or facts is None:
+        return None
+    metadata = json.loads(facts.read_text())
+    target = GPUTarget(**metadata["target"])
+    backend = make_backend(target)
     log = io.StringIO()
     with knobs.nvidia.scope(), contextlib.redirect_stdout(log):
         knobs.nvidia.dump_ptxas_log = True
-        backend.make_cubin(kernel.asm["ptx"], {}, options, kernel.metadata.target.arch)
+        backend.make_cubin(ptx.read_text(), {}, backend.parse_options(metadata), target.arch)
     return sum(int(count) for pair in _SPILLS.findall(log.getvalue()) for count in pair)
 
 

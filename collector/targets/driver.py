@@ -43,9 +43,13 @@ def _properties(target: DeviceFact) -> Any:
         gcnArchName=f"{target.architecture}:sramecc+:xnack-" if target.backend == "hip" else "",
         is_integrated=0,
         is_multi_gpu_board=0,
-        clock_rate=target.clock_mhz * 1000,
+        clock_rate=_clock_khz(target),
         uuid="",
     )
+
+
+def _clock_khz(target: DeviceFact) -> int:
+    return (target.clock_mhz or 0) * 1000  # every target has one
 
 
 def _torch_cuda(target: DeviceFact, properties: Any) -> None:
@@ -133,10 +137,11 @@ def _triton(target: DeviceFact) -> None:
             "max_num_regs": _REGISTERS,
             "multiprocessor_count": target.multiprocessors,
             "warpSize": target.warp_size,
-            "sm_clock_rate": target.clock_mhz * 1000,
+            "sm_clock_rate": _clock_khz(target),
             "arch": target.architecture,
         },
         load_binary=functools.partial(_load_binary, target.architecture),
+        unload_module=lambda module: None,  # Triton 3.8 unloads what it drops
     )
 
     class Driver(backends["amd" if target.backend == "hip" else "nvidia"].driver):  # type: ignore[misc]

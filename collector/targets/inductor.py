@@ -85,22 +85,21 @@ def _padding_undecided() -> None:
 
 
 def _templates_undecided() -> None:
-    """Inductor times a library call against its templates (select_algorithm.py); here the library call stands.
+    """Inductor times a library call against its templates (select_algorithm.py); here no time is known.
 
-    Where there is none, as for flex attention, the first candidate does.
+    Then it takes the library call itself, or the first candidate where there is none, as for flex attention.
     """
-    from torch._inductor.select_algorithm import AlgorithmSelectorCache, ExternKernelCaller
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-    def ranked(candidates: Any) -> dict[Any, float]:
+    def untimed(candidates: Any) -> dict[Any, float]:
         met["templates"] += 1
-        first = next((c for c in candidates if isinstance(c, ExternKernelCaller)), candidates[0])
-        return {candidate: 1.0 if candidate is first else 2.0 for candidate in candidates}
+        return {}
 
     replace(
         AlgorithmSelectorCache,
-        make_benchmark_fn=lambda *arguments, **keywords: ranked,
+        make_benchmark_fn=lambda *arguments, **keywords: untimed,
         make_precompile_fn=lambda *arguments, **keywords: lambda: {},
-        log_results=lambda *arguments, **keywords: None,
+        log_results=lambda name, input_nodes, timings, *arguments, **keywords: None,
     )
 
 

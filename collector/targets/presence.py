@@ -53,7 +53,10 @@ def undecided() -> list[HookStatus]:
     if count := inductor.met["pad_mm"]:
         reasons["pad_mm"] = f"{absent} whether padding pays: left unpadded {count} times"
     if count := inductor.met["templates"]:
-        reasons["templates"] = f"{absent} whether a template beats the library: the library stands, {count} times"
+        reasons["templates"] = (
+            f"{absent} whether a template beats the library: the library stands, {count} times, and what a template "
+            "would take in (epilogues, prologues) is undecided with it"
+        )
     return [HookStatus(hook=hook, state="unavailable", reason=reason) for hook, reason in reasons.items()]
 
 

@@ -1,4 +1,4 @@
--- One row per GPU that the run was recorded for without having one.
+-- One row per GPU that the run used, or was recorded for without having one.
 CREATE TABLE device_facts (
     run_id VARCHAR NOT NULL,
     name VARCHAR,  -- as --target names it
@@ -29,7 +29,8 @@ CREATE TABLE kernel_configs (
     occupancy_limit VARCHAR,  -- what binds: registers, shared memory, warps, blocks
     chosen BOOLEAN,  -- NULL: undecided, only timing on the GPU can tell
     time_us DOUBLE,  -- benchmarked by the autotuner
-    origin VARCHAR  -- heuristics; register_pressure: added since the registers of another one limit its occupancy
+    origin VARCHAR  -- heuristics; register_pressure: added since the registers of another one limit its occupancy;
+    -- autotune_cache: the winner of an earlier contest; coordinate_descent, combo_autotune: tried on the way
 );
 
 -- One row per text that a Triton kernel became on its way to the binary, and configuration.

@@ -40,6 +40,17 @@ class GraphCode:
     output_code: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptGraph:
+    """A graph of TorchScript: as it was traced, or as its executor optimised it."""
+
+    graph_id: str
+    code: str | None
+    reason: str | None
+    operations: int  # that compute something: neither inputs, weights, constants nor the return
+    groups: int  # operations that TorchScript's fuser made one kernel of several
+
+
 def compiles(con: DuckDBPyConnection, run_id: str) -> list[Compile]:
     """Frame compilations, in order of time."""
     return sorted(records_of(con, Compile, run_id), key=lambda c: (c.start_s is None, c.start_s or 0.0, c.compile_id))
@@ -106,7 +117,7 @@ def counters(con: DuckDBPyConnection, run_id: str) -> list[Counter]:
 
 
 def graphs(con: DuckDBPyConnection, run_id: str) -> list[GraphSize]:
-    """Graphs of all stages, in order of compilation."""
+    """Graphs of all stages of torch.compile, in order of compilation."""
     return fetch(con, GraphSize, _GRAPHS, [run_id])
 
 
@@ -118,7 +129,18 @@ def graph_code(con: DuckDBPyConnection, run_id: str, graph_id: str) -> GraphCode
     return rows[0] if rows else GraphCode(None, None)
 
 
+def script_graphs(con: DuckDBPyConnection, run_id: str) -> list[ScriptGraph]:
+    """The model through torch.jit.trace, the traced graph first; empty where it was not measured."""
+    return fetch(con, ScriptGraph, _SCRIPT, [run_id])
+
+
+_SCRIPT = """
+SELECT graph_id, code, reason, count(node) FILTER (op = 'call_function') AS operations,
+    count(node) FILTER (regexp_matches(target, '^prim::(TensorExprGroup|CudaFusionGroup|FusionGroup)$')) AS groups
+FROM graphs LEFT JOIN graph_nodes USING (run_id, graph_id)
+WHERE run_id = ? AND stage = 'torchscript' GROUP BY ALL ORDER BY graph_id
+"""
 _GRAPHS = """
 SELECT graph_id, count(node) AS nodes FROM graphs LEFT JOIN graph_nodes USING (run_id, graph_id)
-WHERE run_id = ? GROUP BY graph_id, graphs.position ORDER BY graphs.position, graph_id
+WHERE run_id = ? AND stage <> 'torchscript' GROUP BY graph_id, graphs.position ORDER BY graphs.position, graph_id
 """

@@ -24,6 +24,12 @@ def runs_meant_by(con: duckdb.DuckDBPyConnection, reference: str) -> list[str]:
     return []
 
 
+def without_findings(con: duckdb.DuckDBPyConnection, most: int) -> list[str]:
+    """Runs of which nothing was concluded yet, newest first."""
+    sql = "SELECT run_id FROM runs ANTI JOIN findings USING (run_id) ORDER BY created_at DESC LIMIT ?"
+    return [run_id for (run_id,) in con.execute(sql, [most]).fetchall()]
+
+
 def inconsistencies(con: duckdb.DuckDBPyConnection) -> list[str]:
     """One sentence for each way in which rows point at nothing."""
     checks = {

@@ -1,4 +1,4 @@
-"""Numbers and tables as plain text for the terminal."""
+"""Numbers and tables as plain text: for the terminal, and for conclusions in words."""
 
 from __future__ import annotations
 

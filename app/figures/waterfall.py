@@ -1,0 +1,62 @@
+"""From eager to compiled as a waterfall: the largest gains and losses by module or operator, the rest as one bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from fusionscope.app import style
+from fusionscope.storage.queries.costs import CostRow
+
+TOP = 8
+
+
+def name_of(row: CostRow) -> str:
+    """What a row is about, in the words of the program."""
+    module = {None: "outside the model", "": "the model's own forward"}.get(row.module_path, row.module_path)
+    parts = (row.op and row.op.removeprefix("aten::"), module, "backward" if row.direction == "backward" else None)
+    return " · ".join(str(part) for part in parts if part)
+
+
+def waterfall(rows: Sequence[CostRow], top: int = TOP) -> go.Figure:
+    """Bars from eager's kernel time to compiled's; `rows` come largest change first."""
+    eager, compiled = sum(row.eager_us for row in rows), sum(row.compiled_us for row in rows)
+    divisor, unit = style.scale(max(eager, compiled), style.TIMES, 1000)
+    bars = [("eager", eager), *_changes(rows, top), ("compiled", compiled)]
+    texts = [_label(us, whole=index in (0, len(bars) - 1)) for index, (_, us) in enumerate(bars)]
+    places = list(range(len(bars)))
+    figure = go.Figure(
+        go.Waterfall(
+            orientation="h",
+            measure=["absolute", *["relative"] * (len(bars) - 2), "total"],
+            y=places,
+            x=[us / divisor for _, us in bars],
+            text=texts,
+            textposition="outside",
+            cliponaxis=False,
+            decreasing_marker_color=style.GAIN,
+            increasing_marker_color=style.LOSS,
+            totals_marker_color=style.GREY,
+            connector={"line": {"width": 1, "color": style.GREY, "dash": "dot"}},
+            customdata=[[style.plot_text(name, 200), text] for (name, _), text in zip(bars, texts, strict=True)],
+            hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title=f"{unit} of kernels per call", rangemode="tozero", showgrid=True)
+    names = [style.plot_text(name, 44) for name, _ in bars]
+    figure.update_yaxes(tickvals=places, ticktext=names, autorange="reversed")
+    figure.update_layout(height=70 + 30 * len(bars), margin={"l": 0, "r": 60, "t": 4, "b": 0}, showlegend=False)
+    return figure
+
+
+def _changes(rows: Sequence[CostRow], top: int) -> list[tuple[str, float]]:
+    """The first rows one by one, the rest as one."""
+    shown = [(name_of(row), -row.gain_us) for row in rows[:top]]
+    rest = rows[top:]
+    others = [(style.plural(len(rest), "other row"), -sum(row.gain_us for row in rest))] if rest else []
+    return shown + others
+
+
+def _label(us: float, *, whole: bool) -> str:
+    return style.duration(us) if whole else style.signed(style.duration(abs(us)), us)

@@ -1,0 +1,72 @@
+"""Where the time of a call went: the waterfall from eager to compiled, and the rows that add up to both."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fusionscope.app import data, style
+from fusionscope.app.figures.waterfall import TOP, name_of, waterfall
+from fusionscope.app.table import table
+from fusionscope.app.words import METRICS
+from fusionscope.storage.queries import costs
+from fusionscope.storage.queries.costs import CostRow, Coverage
+
+GROUPS = {"module": costs.modules, "operator": costs.operators}
+
+
+def show_waterfall(run_id: str, by: str = "module") -> bool:
+    """The picture alone; False where nothing was attributed."""
+    rows = data.ask(GROUPS[by], run_id)
+    if not rows or not any(row.compiled_us for row in rows):
+        return False
+    st.plotly_chart(waterfall(rows), config=style.PLOT, key=f"waterfall-{by}")
+    largest = f"the {TOP} largest changes" if len(rows) > TOP else "every change"
+    style.note(
+        f"Kernel time of one call, {largest} by {by}. Eager's kernels are measured; a fused kernel's time is shared "
+        "among its operators by the bytes and operations of each, an estimate.",
+        f"waterfall-{by}",
+    )
+    return True
+
+
+def show_costs(run_id: str) -> None:
+    """The section of the comparison screen: picture, choice of level, table and coverage."""
+    style.section("Where the time went", "costs")
+    by = st.segmented_control("By", list(GROUPS), default="module", key="costs-by", label_visibility="collapsed")
+    if not show_waterfall(run_id, by or "module"):
+        style.not_recorded("no kernel of this run was both timed and attributed to a module", "costs")
+        return
+    rows = data.ask(GROUPS[by or "module"], run_id)
+    table([_row(row) for row in rows], _FORMATS, key="costs")
+    style.note(" ".join(map(_covered, data.ask(costs.coverage, run_id))), "coverage-costs")
+
+
+_FORMATS = {
+    "eager": style.duration,
+    "compiled": style.duration,
+    "gain": lambda us: style.signed(style.duration(None if us is None else abs(us)), us),
+    "eager kernels": style.number,
+    "compiled kernels": style.number,
+}
+
+
+def _row(row: CostRow) -> dict[str, object]:
+    return {
+        "what": name_of(row),
+        "eager": row.eager_us,
+        "compiled": row.compiled_us,
+        "gain": row.gain_us,
+        "estimate": "shared" if row.estimated else "",
+        "eager kernels": row.eager_kernels,
+        "compiled kernels": len(row.kernel_ids),
+        "source": style.source_line(row.file, row.line),
+    }
+
+
+def _covered(part: Coverage) -> str:
+    """How much of a variant's kernels the rows hold, and what the profiler added."""
+    rows = f"{part.variant}: the rows hold {style.percent(part.covered)} of {style.duration(part.total_us)} of kernels"
+    if not part.profiled_us or not part.latency_us:
+        return f"{rows}."
+    ratio = style.ratio(part.profiled_us / part.latency_us)
+    return f"{rows}; a call took {ratio} its {METRICS['latency_us'].title.lower()} under the profiler."
