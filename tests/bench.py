@@ -7,6 +7,7 @@ the median step after recording over the same in a plain process.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
+memory: seconds from the shell of the Memory page to its picture in a browser, and the bytes sent, by number of buffers.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
+    parser.add_argument("--buffers", nargs="*", type=int, default=(1_000, 10_000, 100_000))
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.what == ["one"]:
@@ -137,7 +139,20 @@ def ratios(values: list[float]) -> str:
     return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
-BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {"compile": compiling, "growth": growth, "agree": agree}
+def memory(asked: argparse.Namespace) -> None:
+    """Print how long the Memory page takes to be usable."""
+    from bench_memory import seconds_and_payload
+
+    for line in seconds_and_payload(asked.buffers):
+        say(line)
+
+
+BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
+    "compile": compiling,
+    "growth": growth,
+    "agree": agree,
+    "memory": memory,
+}
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
 
