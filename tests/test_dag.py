@@ -12,7 +12,7 @@ from example_run import EXAMPLE_ID
 from fusionscope.app.figures.boxes import LABEL_LENGTH, box_size, breadth, label, operators, short_kernel
 from fusionscope.app.figures.dag import KernelGraph, kernel_graph
 from fusionscope.app.figures.dag_colours import FIGURES, SEQUENTIAL, UNKNOWN, Paint
-from fusionscope.app.figures.dag_items import NO_MODULE, Facts, calls_of, module_of, tree
+from fusionscope.app.figures.dag_items import NO_MODULE, OTHER, Facts, calls_of, module_of, tree
 from fusionscope.app.figures.layout import Point, Size, layered
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import fusion, fusion_ops, fusion_refusals, graphs
@@ -245,6 +245,15 @@ def test_colours_follow_a_figure_and_what_is_not_recorded_is_grey() -> None:
     assert [node["fill"] for node in drawn.network.nodes] == [SEQUENTIAL[0], SEQUENTIAL[-1], UNKNOWN]
     assert [node["lines"][1] for node in drawn.network.nodes] == ["1 µs", "10 µs", "—"]
     assert (drawn.legend[0]["low"], drawn.legend[0]["high"]) == ("1 µs", "10 µs")
+
+
+def test_two_graphs_of_one_picture_keep_their_own_figures() -> None:
+    facts = Facts([group("a")], [], [])
+    trees = [(name, tree(facts, "kernel", frozenset(), mark)) for name, mark in (("forward", ""), ("backward", OTHER))]
+    drawn = kernel_graph(trees, Paint(FIGURES["time"], {"a": 1.0, f"{OTHER}a": 10.0}))
+    assert [(node["id"], node["lines"][1]) for node in drawn.network.nodes] == [("a", "1 µs"), ("~a", "10 µs")]
+    assert drawn.network.nodes[0]["x"] + 100 < drawn.network.nodes[1]["x"]
+    assert [heading.text for heading in drawn.headings] == ["forward", "backward"]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import streamlit as st
 from fusionscope.app import data, style
 from fusionscope.app.components.canvas import Event, View, canvas
 from fusionscope.app.figures.dag import KernelGraph
+from fusionscope.app.figures.dag_items import OTHER
 from fusionscope.app.screens import _fusion_controls as controls
 from fusionscope.app.screens import _fusion_tables as tables
 from fusionscope.app.screens._fusion_diff import compared
 from fusionscope.app.screens._fusion_export import downloads
-from fusionscope.app.screens._fusion_picture import OTHER, Asked, drawn, named, steps, toggle
+from fusionscope.app.screens._fusion_picture import Asked, drawn, named, steps, toggle
 from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._inspector import Chosen, inspector, module_inspector
 from fusionscope.app.screens._why import pair_panel
