@@ -8,6 +8,7 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
+from fusionscope.storage.records import MemoryBudget, MemoryResidual, ReuseDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class Lifetime:
     file: str | None
     line: int | None
     source_text: str | None
+    reason: str | None = None  # why its size is not known
+    kernel_id: str | None = None  # that writes it first
+    ir_node: str | None = None  # scheduler node that writes it first
 
     @property
     def at_entry(self) -> bool:
@@ -104,6 +108,21 @@ def orders(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Order]:
     return fetch(con, Order, _ORDERS, [run_id, graph_id])
 
 
+def parts(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[MemoryResidual]:
+    """The named parts of the measured peak of a graph, and of the whole step; largest first."""
+    return fetch(con, MemoryResidual, _PARTS, [run_id, graph_id])
+
+
+def budgets(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[MemoryBudget]:
+    """What the partitioner would save at each budget that was tried on the joint graph of a forward or backward."""
+    return fetch(con, MemoryBudget, _BUDGETS, [run_id, f"{graph_id.split('.')[0]}.joint"])
+
+
+def reuses(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[ReuseDecision]:
+    """Chances to put a buffer into memory that was there, most bytes first, refused ones before taken ones."""
+    return fetch(con, ReuseDecision, _REUSES, [run_id, graph_id])
+
+
 def measured_peaks(con: DuckDBPyConnection, run_id: str) -> list[MeasuredPeak]:
     """Measured peaks above the entry of the call, one per variant."""
     return fetch(con, MeasuredPeak, _MEASURED, [run_id])
@@ -136,7 +155,8 @@ described AS (
     FROM made JOIN (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2) USING (node) GROUP BY buffer
 )
 SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
-    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text
+    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text,
+    b.reason, b.kernel_id, b.ir_node
 FROM buffers b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
 WHERE run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
@@ -144,6 +164,21 @@ WHERE run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes
 _ORDERS = """
 SELECT method, peak_bytes, chosen FROM memory_orders
 WHERE run_id = $1 AND graph_id = $2 ORDER BY chosen DESC, peak_bytes
+"""
+
+_PARTS = """
+SELECT variant, graph_id, name, bytes, explanation FROM memory_residuals
+WHERE run_id = $1 AND graph_id IN ($2, '') ORDER BY graph_id DESC, variant, bytes DESC
+"""
+
+_BUDGETS = """
+SELECT graph_id, budget, saved_bytes, saved_values, recomputed_ops, recomputed_flops FROM memory_budgets
+WHERE run_id = $1 AND graph_id = $2 ORDER BY budget DESC
+"""
+
+_REUSES = """
+SELECT graph_id, buffer, candidate, kind, verdict, reason, bytes FROM reuse_decisions
+WHERE run_id = $1 AND graph_id = $2 ORDER BY verdict, bytes DESC NULLS LAST, buffer
 """
 
 _MEASURED = """
