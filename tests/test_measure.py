@@ -307,8 +307,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, 32) → (rows, 32)"""
-        x = x + self.narrow(nn.functional.gelu(self.wide(x)))
-        return x
+        return x + self.narrow(nn.functional.gelu(self.wide(x)))
 
 
 class Stack(nn.Module):
