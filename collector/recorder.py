@@ -30,6 +30,7 @@ from fusionscope.storage.records import HookStatus, Run
 from fusionscope.storage.spool import Spool
 
 if TYPE_CHECKING:
+    from fusionscope.collector.ledger.plan import Plan
     from fusionscope.collector.measure import Comparison
 
 _ANY_BACKEND = ("trace_stream", "backends", "compiled_calls", "counters")  # hooks that see more than Inductor
@@ -116,6 +117,7 @@ class Recording:
                 others={name: maker(name, eager, inputs) for name in asked},
                 emit=self.emit,
                 graph_of=self._graph_of,
+                plan_of=self._plan_of,
                 progress=progress or (lambda _: None),
             )
             if self.rates is None and environment.device()[0] == "cuda":
@@ -125,6 +127,9 @@ class Recording:
     def _graph_of(self, wrapper_file: str) -> str | None:
         self._flush()
         return self._ledger.texts.graph_of(wrapper_file)
+
+    def _plan_of(self, wrapper_file: str) -> Plan | None:
+        return self._ledger.plans.get(self._graph_of(wrapper_file) or "")
 
     def _sink(self, observation: Any) -> None:
         self._ledger.add(observation)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from example_graph import SOURCE
-from example_run import _publish, example_records, example_run
+from example_run import example_records, example_run, publish
 
 HOSTILE_ID = "20260102-060708-bad000"
 NAMES = {
@@ -29,7 +29,7 @@ NAMES = {
 
 def publish_hostile(store: Path) -> str:
     """Record it into `store`; returns its run id."""
-    return _publish(store, example_run(HOSTILE_ID, NAMES["exp"]), list(_records()))
+    return publish(store, example_run(HOSTILE_ID, NAMES["exp"]), list(_records()))
 
 
 def _records() -> Iterator[Any]:

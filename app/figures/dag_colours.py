@@ -61,13 +61,12 @@ def _mean(values: list[float]) -> float:
 class Paint:
     """Colour and written figure of each item; without a figure, the colour of its kind of work.
 
-    `values`: by group id. An item that nothing is known of is grey and says so by a dash.
+    `values`: by group id, with the prefix of the graph. An item that nothing is known of is grey and says so by a dash.
     """
 
     figure: Figure | None = None
     values: Mapping[str, float | None] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)  # written instead of the figure, by group id
-    prefix: str = ""
 
     @property
     def by_kind(self) -> bool:
@@ -82,14 +81,16 @@ class Paint:
             value = self.value(item)
             return self._colour(value), None
         value = self.value(item)
-        word = self.words.get(item.groups[0].group_id) if len(item.groups) == 1 else None
+        word = self.words.get(item.prefix + item.groups[0].group_id) if len(item.groups) == 1 else None
         return self._colour(value), word or self.figure.write(value)
 
     def value(self, item: Item) -> float | None:
         """The figure of an item: of its groups together."""
         assert self.figure is not None
         once = {group.call if self.figure.per_call else group.group_id: group for group in item.groups}
-        known = [value for group in once.values() if (value := self.values.get(group.group_id)) is not None]
+        known = [
+            value for group in once.values() if (value := self.values.get(item.prefix + group.group_id)) is not None
+        ]
         return self.figure.join(known) if known else None
 
     @property

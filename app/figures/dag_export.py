@@ -25,6 +25,7 @@ STATIC = Path(__file__).parents[1] / "static"
 
 def as_svg(drawn: KernelGraph, title: str) -> str:
     """The picture at scale 1. Names are text nodes; the pointer shows them whole."""
+    heat = any("ramp" in entry for entry in drawn.legend)
     width, height = drawn.width + 2 * MARGIN, drawn.height + 2 * MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-MARGIN} {-MARGIN} {width:.0f} {height:.0f}" '
@@ -35,7 +36,7 @@ def as_svg(drawn: KernelGraph, title: str) -> str:
         *(_heading(heading.text, heading.x, heading.y) for heading in drawn.headings),
         *map(_frame, drawn.frames),
         *map(_edge, drawn.network.edges),
-        *(line for node in drawn.network.nodes for line in _box(node)),
+        *(line for node in drawn.network.nodes for line in _box(node, heat)),
         "</svg>",
     ]
     return "\n".join(parts)
@@ -46,15 +47,24 @@ def as_html(drawn: KernelGraph, title: str) -> str:
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     css, js = ((STATIC / f"offline.{kind}").read_text() for kind in ("css", "js"))
     rows = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in _rows(drawn))
-    legend = " · ".join(_text(entry["name"]) for entry in drawn.legend)
+    legend = "".join(map(_entry, drawn.legend))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{_text(title)}</title><style>{css}</style></head><body>
-<header><h1>{_text(title)}</h1><span>{legend}</span><label>Search <input></label></header>
+<header><h1>{_text(title)}</h1><p>{legend}</p><label>Search <input></label></header>
 {as_svg(drawn, title)}
 <table><thead><tr><th>box</th><th>shows</th><th>is</th></tr></thead><tbody>{rows}</tbody></table>
 <script>{js}</script></body></html>
 """
+
+
+def _entry(entry: dict[str, str]) -> str:
+    """An entry of the legend: a swatch of its colour, the scale between its ends, or the name of a mark."""
+    if "ramp" in entry:
+        ramp = f'<i class="ramp" style="background: linear-gradient(90deg, {entry["ramp"]})"></i>'
+        return f"<span>{_text(entry['name'])}: {_text(entry['low'])} {ramp} {_text(entry['high'])}</span>"
+    look = f'style="background: {entry["colour"]}"' if "colour" in entry else f'class="{entry["mark"]}"'
+    return f"<span><i {look}></i>{_text(entry['name'])}</span>"
 
 
 def _rows(drawn: KernelGraph) -> Iterable[tuple[str, str, str]]:
@@ -107,18 +117,20 @@ def _path(edge: dict[str, Any]) -> Iterator[str]:
         yield f"L{bx} {by}" if straight else f"C{ax} {middle} {bx} {middle} {bx} {by}"
 
 
-def _box(node: dict[str, Any]) -> Iterator[str]:
+def _box(node: dict[str, Any], heat: bool) -> Iterator[str]:
+    """A box in the tint of its kind, or in the full colour of its figure."""
+    ink, opacity = (_ink_on(node["fill"]), 0.94) if heat else (INK, 0.28)
     width, height = node["boxWidth"], node["boxHeight"]
     left, top = node["x"] - width / 2, node["y"] - height / 2
     place = f'x="{left:.0f}" y="{top:.0f}" width="{width}" height="{height}" rx="5"'
     yield f'<g class="box"><title>{_text(node["title"])}</title><rect {place} fill="{PAPER}"/>'
-    yield f'<rect {place} fill="{node["fill"]}" fill-opacity="0.28" stroke="{node["fill"]}"/>'
+    yield f'<rect {place} fill="{node["fill"]}" fill-opacity="{opacity}" stroke="{node["fill"]}"/>'
     if "again" in node["marks"]:
         yield f'<rect {place} fill="url(#again)"/>'
     if "library" in node["marks"]:
         yield (
             f'<rect x="{left + 2.5}" y="{top + 2.5}" width="{width - 5}" height="{height - 5}" rx="3" fill="none" '
-            f'stroke="{INK}" stroke-opacity="0.5"/>'
+            f'stroke="{ink}" stroke-opacity="0.5"/>'
         )
     if "copy" in node["marks"]:
         right, bottom = left + width, top + height
@@ -126,7 +138,13 @@ def _box(node: dict[str, Any]) -> Iterator[str]:
     for i, line in enumerate(node["lines"]):
         weight = "600" if i == 0 else "400"
         yield (
-            f'<text x="{left + 12:.0f}" y="{top + 17 + 16 * i:.0f}" fill="{INK}" font-weight="{weight}" '
+            f'<text x="{left + 12:.0f}" y="{top + 17 + 16 * i:.0f}" fill="{ink}" font-weight="{weight}" '
             f'direction="ltr" unicode-bidi="isolate-override">{_text(line)}</text>'
         )
     yield "</g>"
+
+
+def _ink_on(colour: str) -> str:
+    """Dark or light, whichever is legible on a colour; the weights are those of Rec. 601 luma."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#FFFFFF"

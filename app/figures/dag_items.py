@@ -14,6 +14,7 @@ from fusionscope.storage.queries.fusion_ops import Handover, Op, Use
 
 LEVELS = ("module", "kernel", "op")
 NO_MODULE = "the model itself"
+OTHER = "~"  # before the ids of the second graph of a picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Item:
     part: int = 0  # number of the stretch of one module that it belongs to
 
     @property
-    def shown_children(self) -> tuple[Item, ...]:
-        """What is laid out inside it."""
-        return self.children if self.is_open else ()
+    def prefix(self) -> str:
+        """What its id bears since it is of the second graph."""
+        return OTHER if self.id.startswith(OTHER) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from fusionscope.app import data, style
 from fusionscope.app.components.canvas import Step
 from fusionscope.app.figures.dag import KernelGraph, kernel_graph
 from fusionscope.app.figures.dag_colours import FIGURES, Paint, change_of
-from fusionscope.app.figures.dag_items import Facts, Tree, tree
+from fusionscope.app.figures.dag_items import OTHER, Facts, Tree, tree
 from fusionscope.app.screens._fusion_diff import recorded, relative
 from fusionscope.app.screens._why import computed
 from fusionscope.storage.queries import fusion, fusion_facts, fusion_ops, replay
@@ -20,8 +20,6 @@ from fusionscope.storage.queries.fusion_diff import Match
 from fusionscope.storage.queries.fusion_ops import Handover, Use
 from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.replay import Fusion
-
-OTHER = "~"  # before the ids of the second graph of a picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +127,8 @@ def paint(run_id: str, graphs: Sequence[DecidedGraph], asked: Asked, matches: Se
     figure = FIGURES.get(asked.colour)
     if figure is None:
         return Paint()
-    costs = [cost for graph in graphs[:1] for cost in data.ask(fusion_facts.costs, run_id, graph.graph_id)]
-    return Paint(figure, {cost.group_id: figure.read(cost) for cost in costs})
+    costs = [(prefix(i), data.ask(fusion_facts.costs, run_id, graph.graph_id)) for i, graph in enumerate(graphs)]
+    return Paint(figure, {mark + cost.group_id: figure.read(cost) for mark, found in costs for cost in found})
 
 
 def paint_change(matches: Sequence[Match]) -> Paint:

@@ -10,11 +10,12 @@ import streamlit as st
 from fusionscope.app import data, style
 from fusionscope.app.components.canvas import Event, View, canvas
 from fusionscope.app.figures.dag import KernelGraph
+from fusionscope.app.figures.dag_items import OTHER
 from fusionscope.app.screens import _fusion_controls as controls
 from fusionscope.app.screens import _fusion_tables as tables
 from fusionscope.app.screens._fusion_diff import compared
 from fusionscope.app.screens._fusion_export import downloads
-from fusionscope.app.screens._fusion_picture import OTHER, Asked, drawn, named, steps, toggle
+from fusionscope.app.screens._fusion_picture import Asked, drawn, named, steps, toggle
 from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._inspector import Chosen, inspector, module_inspector
 from fusionscope.app.screens._why import pair_panel
@@ -26,12 +27,12 @@ CSS = Path(__file__).parents[1] / "static" / "inspector.css"
 
 
 def opening(counts: FusionCounts, lost: int | None) -> str:
-    """The sentence of the screen. `lost`: bytes that refusals sent through memory."""
+    """The sentence of the screen. `lost`: bytes that the refused fusions would have spared, together at most."""
     nodes, groups = style.plural(counts.scheduler_nodes, "scheduler node"), style.plural(counts.groups, "group")
     rounds = f" in {style.plural(counts.rounds, 'round')}" if counts.rounds else ""
     parts = [f"{nodes} became {groups} in {style.plural(counts.calls, 'kernel call')}{rounds}"]
     if counts.refused:
-        cost = f", which cost at least {style.size(lost)} of memory traffic" if lost else ""
+        cost = f", which would have spared up to {style.size(lost)} of memory traffic" if lost else ""
         parts.append(f"{style.plural(counts.refused, 'pair')} {_were(counts.refused)} refused{cost}")
     if counts.duplicated:
         producers = style.plural(counts.duplicated, "producer")
