@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, field
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage import schema
+from fusionscope.storage.conclusion_records import UNATTRIBUTED
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import (
     DeviceFact,
@@ -168,7 +169,7 @@ class _Work:
 
     def _unknown(self, timing: KernelTiming) -> Place:
         """A kernel of none of the recorded graphs: an operator that ran between them keeps its name."""
-        return None, timing.op or "unattributed", "forward"
+        return None, timing.op or UNATTRIBUTED + timing.name, "forward"
 
 
 def _operator(node: GraphNode) -> str:

@@ -11,6 +11,7 @@ from torch._C._profiler import _EventType
 from fusionscope.collector.measure.kernels import STEPS, Launch, above, operators_with_kernel
 from fusionscope.collector.measure.modules import MODULE
 from fusionscope.collector.measure.profile import Profile, descend
+from fusionscope.storage.conclusion_records import UNATTRIBUTED
 from fusionscope.storage.records import OpCost
 
 _BACKWARD = (
@@ -27,7 +28,7 @@ def op_costs(profile: Profile, launches: list[Launch], device: str) -> Iterator[
     rows: dict[tuple[str | None, str, str], list[Launch]] = defaultdict(list)
     for launch in launches:
         module_path, direction = _place(launch.asker, forward)
-        op = _as_traced(launch.asker, traced) or launch.op or "unattributed"
+        op = _as_traced(launch.asker, traced) or launch.op or UNATTRIBUTED + launch.name
         rows[module_path, op, direction].append(launch)
     for (module_path, op, direction), runs in rows.items():
         yield OpCost(
