@@ -114,9 +114,11 @@ def _refusal(node: Any, dependency: Any, size: int | None, settled: bool) -> str
         return "an input of the graph: the caller holds it" if _same_input(dependency.name, size) else None
     done = node.ancestors | scheduler.completed_operations
     others = [user.node.get_name() for user in held.users if user.node is not node]
-    later = [name for name in others if name not in done]
+    later = [name for name in others if name not in done and name != "OUTPUT"]
     if later:
         return f"{', '.join(later[:3])} still {'needs' if len(later) == 1 else 'need'} it"
+    if "OUTPUT" in others:  # torch's name for the graph's result (Scheduler.compute_dependencies)
+        return "the graph returns it"
     if not any(user.node is node and user.can_inplace for user in held.users):
         return "its elements are read at other places than they are written"
     return "layout, alias or dtype does not fit"
