@@ -207,7 +207,13 @@ class Recording:
             self.partial(elsewhere)
         kind, name = environment.device()
         overhead = sum(emit.self_s for emit in [*self._emits, self._own])
-        return replace(self._run, device_kind=kind, device_name=name, recorder_overhead_s=overhead)
+        return replace(
+            self._run,
+            device_kind=kind,
+            device_name=name,
+            fp32_matmul=environment.fp32_matmul(),
+            recorder_overhead_s=overhead,
+        )
 
     def close(self) -> None:
         """Take nothing more."""

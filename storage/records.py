@@ -68,17 +68,18 @@ class Run:
     recorder_overhead_s: float | None = None  # time spent inside hooks and writing
     archived_at: datetime | None = None
     deleted_at: datetime | None = None
+    fp32_matmul: str | None = None  # ieee, tf32: how a GPU multiplies float32, as set when the run ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookStatus:
     """What one hook managed to record: the run's coverage statement, a row at a time."""
 
-    hook: str
+    hook: str  # or "rows of <table>", for a table that reached a limit
     state: str  # recorded, partial, unavailable, failed
     reason: str | None = None
     recorded: int = 0  # observations taken
-    lost: int = 0  # observations that raised
+    lost: int = 0  # observations that raised; rows beyond the limit
     self_s: float = 0.0  # time spent inside the hook
 
 

@@ -4,15 +4,20 @@ compile: CPU time (compilers that it starts included) and wall time of one cold 
 is all from importing the recorder to the end of that step; publishing the run, when the `with` ends, is a line of its
 own. Recorded over plain; beside it plain over plain (A/A, the noise) and torch's own structured trace over plain; then
 the median step after recording over the same in a plain process.
+calls: function calls of the same compile, recorded over plain. Nothing that runs beside it moves this number, but it
+weighs a cheap call like a dear one and does not see the C++ compiler.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
+targets: seconds per kernel to record three programs for an H200 that is not here, and what part of them is recording.
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
+fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
 memory: seconds from the shell of the Memory page to its picture in a browser, and the bytes sent, by number of buffers.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
 import os
 import resource
@@ -26,6 +31,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from bench_targets import PROGRAMS, costs
 
 MODELS = ("mlp_parameters", "transformer_step", "gpt:12")
 VARIANTS = {"plain": "plain", "again": "plain again (A/A)", "recorded": "recorded", "trace": "torch's own trace"}
@@ -42,11 +49,13 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
+    parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
     parser.add_argument("--buffers", nargs="*", type=int, default=(1_000, 10_000, 100_000))
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
+    parser.add_argument("--count", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.what == ["one"]:
-        say(json.dumps(one(asked.models[0], asked.variant)))
+        say(json.dumps((counted if asked.count else one)(asked.models[0], asked.variant)))
         return
     for what in asked.what:
         BENCHES[what](asked)
@@ -86,6 +95,13 @@ def spread(runs: list[Found], key: str) -> str:
     """The median in seconds, with the lowest and highest value."""
     values = [run[key] for run in runs]
     return f"{statistics.median(values):.2f} s ({min(values):.2f}–{max(values):.2f})"
+
+
+def calling(asked: argparse.Namespace) -> None:
+    """Print how many function calls recording adds to each model's compile."""
+    for model in asked.models:
+        plain, recorded = (in_process(model, variant, "--count")["calls"] for variant in ("plain", "recorded"))
+        say(f"{model:18} {plain:12,.0f} function calls plain, {recorded / plain:.3f} times as many recorded")
 
 
 def growth(asked: argparse.Namespace) -> None:
@@ -139,6 +155,20 @@ def ratios(values: list[float]) -> str:
     return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
+def targets(asked: argparse.Namespace) -> None:
+    """Print what recording for a GPU that is not here takes per kernel, with cold and with warm caches."""
+    say(f"\n{Path(PROGRAMS).name} for an H200, load {os.getloadavg()[0]:.1f}")
+    for caches, cost in costs(PROGRAMS, "H200"):
+        say(f"  {caches:8}{cost}")
+
+
+def screen(asked: argparse.Namespace) -> None:
+    """Print what bench_fusion.py measures; its imports are kept out of the processes that measure compiling."""
+    from bench_fusion import opening
+
+    opening(asked)
+
+
 def memory(asked: argparse.Namespace) -> None:
     """Print how long the Memory page takes to be usable."""
     from bench_memory import seconds_and_payload
@@ -149,20 +179,23 @@ def memory(asked: argparse.Namespace) -> None:
 
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
+    "calls": calling,
     "growth": growth,
     "agree": agree,
+    "targets": targets,
+    "fusion": screen,
     "memory": memory,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
 
-def in_process(model: str, variant: str) -> Found:
+def in_process(model: str, variant: str, *options: str) -> Found:
     """One measurement in a process of its own, with caches that nobody used before."""
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         if variant == "trace":
             env["TORCH_TRACE"] = f"{folder}/trace"
-        command = [sys.executable, __file__, "one", "--models", model, "--variant", variant]
+        command = [sys.executable, __file__, "one", "--models", model, "--variant", variant, *options]
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     answer: Found = json.loads(done.stdout)
     return answer
@@ -182,6 +215,18 @@ def one(model: str, variant: str) -> Found:
         cost = {f"{clock}_s": compiled[clock] - began[clock] for clock in began}
         cost |= {f"publish_{clock}_s": published[clock] - compiled[clock] for clock in began}
         return cost | {"step_s": median_step(step)} | kept(Path(folder))
+
+
+def counted(model: str, variant: str) -> Found:
+    """The function calls, those of built-in functions included, of a model's compile and first step."""
+    step, profile = built(model), cProfile.Profile()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as recorder:
+        profile.enable()
+        if variant == "recorded":
+            recorder.enter_context(recording(Path(folder)))
+        step()
+        profile.disable()
+    return {"calls": sum(entry.callcount for entry in profile.getstats())}
 
 
 def built(model: str) -> Callable[[], Any]:

@@ -76,22 +76,27 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Record one model; raises ModelFailed where it raised, after what was recorded is published."""
-    import torch
-
     if options.gpu is not None and present() is None:
         return _for_absent_gpu(options)
     require_store(options.store)
     model = load(options.target)
     if model.ranks > 1 and RANK not in os.environ:
         return record_ranks(model.ranks, options.command_line, options.store)
+    run_id, store = record_model(model, options)
+    if options.json:
+        answer(as_json(summary(run_id, store)))
+    return DONE
+
+
+def record_model(model: ModelFile, options: Namespace) -> tuple[str, Path]:
+    """Build a loaded model and record it; returns the run's id and its store. Raises ModelFailed."""
+    import torch
+
     with configured(model.config), default_device(options.device):
         torch.manual_seed(0)  # two recordings of a file see the same numbers
         with models_own_code(f"building {model.name}"):
             built = model.build()
-        run_id, store = _record(model, built, options)
-    if options.json:
-        answer(as_json(summary(run_id, store)))
-    return DONE
+        return _record(model, built, options)
 
 
 def _for_absent_gpu(options: Namespace) -> int:

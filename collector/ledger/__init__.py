@@ -86,9 +86,9 @@ class Ledger:
             self.backends[observation.compile_id] = observation.backend
         elif isinstance(observation, LauncherSeen):
             self._launchers.append(observation)
-        elif isinstance(observation, GraphCalled):  # of a graph that DDP split each part is called once a call
+        elif kind is GraphCalled:  # of a graph that DDP split each part is called once a call
             self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
-        elif isinstance(observation, (GraphNode, NodeTraced)):
+        elif kind is GraphNode or kind is NodeTraced:
             self._nodes.append(observation)
         else:
             self._graphs[observation.graph_id].append(observation)

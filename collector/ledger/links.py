@@ -32,7 +32,8 @@ class Links:
         if isinstance(seen, NodeTraced):
             yield from self._from_dynamo(compile_id, stage, seen)
             return
-        yield replace(seen, recomputed=self._recomputed(compile_id, stage, seen))
+        recomputed = self._recomputed(compile_id, stage, seen)
+        yield seen if recomputed == seen.recomputed else replace(seen, recomputed=recomputed)
         self._names[seen.graph_id].add(seen.node)
         if seen.op != "output":
             for earlier in self._holders(compile_id, stage, seen.node):
