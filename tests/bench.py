@@ -11,6 +11,7 @@ targets: seconds per kernel to record three programs for an H200 that is not her
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
 fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
+memory: seconds from the shell of the Memory page to its picture in a browser, and the bytes sent, by number of buffers.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
     parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
+    parser.add_argument("--buffers", nargs="*", type=int, default=(1_000, 10_000, 100_000))
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     parser.add_argument("--count", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -167,6 +169,14 @@ def screen(asked: argparse.Namespace) -> None:
     opening(asked)
 
 
+def memory(asked: argparse.Namespace) -> None:
+    """Print how long the Memory page takes to be usable."""
+    from bench_memory import seconds_and_payload
+
+    for line in seconds_and_payload(asked.buffers):
+        say(line)
+
+
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
     "calls": calling,
@@ -174,6 +184,7 @@ BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "agree": agree,
     "targets": targets,
     "fusion": screen,
+    "memory": memory,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 

@@ -9,6 +9,7 @@ from fusionscope.app.table import table
 from fusionscope.storage.queries import live_set, memory, plan_replay
 from fusionscope.storage.queries.live_set import Saved
 from fusionscope.storage.queries.memory import Curve
+from fusionscope.storage.queries.plan import calls_of
 from fusionscope.storage.queries.plan_replay import Without
 from fusionscope.storage.queries.runs import RunSummary
 
@@ -30,6 +31,9 @@ def what_would_help(run: RunSummary, plan: Curve) -> None:
 
 
 def _fusions(run_id: str, plan: Curve, found: list[Without]) -> None:
+    if data.ask(calls_of, run_id, plan.graph_id) > plan_replay.MOST_CALLS:
+        style.not_recorded(f"graphs of more than {plan_replay.MOST_CALLS} kernel calls are not replayed", "fusions")
+        return
     if not found:
         style.note("No single fusion raises this peak: splitting any group that touches it lowers nothing.", "fusions")
         return

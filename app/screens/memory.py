@@ -178,6 +178,7 @@ else:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         scene, curve = choose_scene(run, shown)
         other = choose_other(run, scene, curves)
+    explore(Shown(scene, curve, (overlay(other[0], other[2]),) if other else ()))
     with headline:
         if scene.basis == PLAN:
             peaks = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}
@@ -186,7 +187,6 @@ else:
             style.sentence(opening(curve, alive, without, peaks.get("compiled") if len(decided) == 1 else None))
         else:
             style.sentence(measured_opening(scene, curve))
-    explore(Shown(scene, curve, (overlay(other[0], other[2]),) if other else ()))
     if other:
         difference(scene, curve, other)
 if graph:

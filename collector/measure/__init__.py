@@ -148,7 +148,7 @@ def _kernels(
 ) -> Iterator[Record]:
     """One profile gives kernels, their times and the time line; on a GPU a lighter one gives what the device did."""
     names = Names(graph_of, variant.wrappers)
-    profile = profiled(variant.name, variant.step, device, model)
+    profile = profiled(variant.name, variant.profiled, device, model)
     launches = launches_of(profile, device, names)
     yield from kernel_records(variant.name, profile, launches, device)
     if variant.name == "eager":

@@ -75,9 +75,14 @@ class Names:
         """The kernel of that name, where only one graph has it."""
         return _only(self._generated.get(name))
 
-    def operator(self, name: str) -> str | None:
-        """The kernel that is this operator of torch, called by a wrapper; where only one graph has it."""
-        return _only(self._operators.get(name))
+    def operator(self, event: Any) -> str | None:
+        """The kernel that is an operator of torch called by a wrapper, around or at the event.
+
+        The innermost is not it where an operator calls another: aten::_scaled_dot_product_cudnn_attention runs
+        aten::_cudnn_attention_forward. None where several graphs have it.
+        """
+        asked = (self._operators[outer.name] for outer in above(event) if outer.name in self._operators)
+        return _only(next(asked, None))
 
 
 def profiled(variant: str, step: Step, device: torch.device, model: Any) -> Profile:
@@ -142,7 +147,7 @@ def _host_launch(event: Any, step: int, names: Names) -> Launch:
         op = first_operator(event)
     else:
         name = op = event.name
-        kernel_id = names.operator(name) if any(outer.name.startswith(_COMPILED) for outer in above(event)) else None
+        kernel_id = names.operator(event) if any(outer.name.startswith(_COMPILED) for outer in above(event)) else None
     return Launch(name, kernel_id, op, step, event.start_time_ns, event.end_time_ns, event)
 
 
@@ -191,7 +196,7 @@ def _asked_for(kernel: str, asker: Any, names: Names) -> tuple[str | None, str |
         if event.name.startswith(KERNEL):
             return names.marked(event.name)[1], op
         if event.name.startswith(_COMPILED) and op is not None:
-            return names.operator(op), op
+            return names.operator(asker), op
         op = op or (event.name if is_operator(event.name) else None)
     return names.generated(kernel), op
 

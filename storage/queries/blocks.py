@@ -11,10 +11,11 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
-from fusionscope.storage.queries.memory import Lifetime, Point, lifetimes
+from fusionscope.storage.queries.memory import Lifetime, Point, lifetimes_at
 
-DRAWN = 400  # blocks that are drawn one by one
-BINS = 700  # stretches of a curve, each with its lowest and highest point
+DRAWN = 300  # blocks that are drawn one by one
+BINS = 400  # stretches of a curve, each with its lowest and highest point
+MOST_PLACED = 20_000  # buffers of a plan that are summed by line
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,11 @@ def by_source(con: DuckDBPyConnection, scene: Scene, step: int) -> list[Placed]:
     """Bytes alive after a step by the line that made them, most first, without what was there before the call."""
     if scene.basis == "measured":
         return fetch(con, Placed, _BY_SOURCE, [scene.run_id, scene.variant, step])
-    alive = [life for life in lifetimes(con, scene.run_id, scene.graph_id) if life.alive_at(step) and not life.at_entry]
+    alive = lifetimes_at(con, scene.run_id, scene.graph_id, step, MOST_PLACED)
     lines: dict[tuple[str | None, int | None], list[Lifetime]] = {}
     for life in alive:
+        if life.at_entry:
+            continue
         lines.setdefault((life.file, life.line), []).append(life)
     placed = [_placed(file, line, made) for (file, line), made in lines.items()]
     return sorted(placed, key=lambda found: -found.bytes)

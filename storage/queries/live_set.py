@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
-from fusionscope.storage.queries.memory import Lifetime, lifetimes
-from fusionscope.storage.queries.plan import Group, PlanBuffer, PlanFacts, plan_facts
+from fusionscope.storage.queries.memory import Lifetime, lifetime, lifetimes_at
+from fusionscope.storage.queries.plan import Group, PlanBuffer, PlanFacts, facts_around
+
+MOST = 600  # buffers of a live set
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +49,26 @@ class _Moved:
     after: tuple[str, ...]
 
 
-def live_set(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int) -> list[Alive]:
-    """What is alive after `step`, largest first; those of unknown size last."""
-    told = _told(con, run_id, graph_id, step)
-    alive = [life for life in lifetimes(con, run_id, graph_id) if life.alive_at(step)]
+def live_set(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int, most: int = MOST) -> list[Alive]:
+    """What is alive after `step`, largest first; those of unknown size last. Of a huge plan the `most` largest."""
+    alive = lifetimes_at(con, run_id, graph_id, step, most)
+    told = _told(con, run_id, graph_id, alive, step)
     return [told.of(life) for life in sorted(alive, key=lambda life: -(life.bytes or 0))]
 
 
 def story(con: DuckDBPyConnection, run_id: str, graph_id: str, buffer: str, step: int) -> Alive | None:
     """One buffer, at `step` if it is alive then, else where it begins; None where the plan has none of this name."""
-    life = next((found for found in lifetimes(con, run_id, graph_id) if found.buffer == buffer), None)
+    life = lifetime(con, run_id, graph_id, buffer)
     if life is None:
         return None
-    return _told(con, run_id, graph_id, step if life.alive_at(step) else life.allocated_at or 0).of(life)
+    return _told(con, run_id, graph_id, [life], step if life.alive_at(step) else life.allocated_at or 0).of(life)
 
 
-def _told(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int) -> _Told:
+def _told(con: DuckDBPyConnection, run_id: str, graph_id: str, alive: Sequence[Lifetime], step: int) -> _Told:
     moved = fetch(con, _Moved, _MOVED, [run_id, graph_id])
     reasons = _save_reasons(con, run_id, graph_id)
-    return _Told(plan_facts(con, run_id, graph_id), reasons, moved[0] if moved else None, step)
+    facts = facts_around(con, run_id, graph_id, [life.buffer for life in alive])
+    return _Told(facts, reasons, moved[0] if moved else None, step)
 
 
 def saved_values(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Saved]:
@@ -239,7 +242,8 @@ class _Told:
         return call.kernel if call else "its last use"
 
     def _kernel(self, step: int | None) -> str:
-        return next((call.kernel for call in self._facts.calls if call.step == step), "a call")
+        call = self._facts.call_at(step)
+        return call.kernel if call else "a call"
 
     def _takers(self, buffer: str) -> list[str]:
         taken: list[str] = []

@@ -100,7 +100,19 @@ def points(con: DuckDBPyConnection, run_id: str, graph_id: str, basis: str, vari
 
 def lifetimes(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Lifetime]:
     """Buffers of a graph in order of allocation; inputs first."""
-    return fetch(con, Lifetime, _LIFETIMES, [run_id, graph_id])
+    return fetch(con, Lifetime, _LIFETIMES.format(which="true"), [run_id, graph_id])
+
+
+def lifetimes_at(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int, most: int) -> list[Lifetime]:
+    """The largest buffers that are alive after a step, in order of allocation; those of unknown size first of all."""
+    chosen = f"rowid IN (SELECT rowid FROM buffers WHERE {_OF_GRAPH} AND {_ALIVE} {_LARGEST} LIMIT $4)"
+    return fetch(con, Lifetime, _LIFETIMES.format(which=chosen), [run_id, graph_id, step, most])
+
+
+def lifetime(con: DuckDBPyConnection, run_id: str, graph_id: str, buffer: str) -> Lifetime | None:
+    """The buffer of that name."""
+    found = fetch(con, Lifetime, _LIFETIMES.format(which="buffer = $3"), [run_id, graph_id, buffer])
+    return found[0] if found else None
 
 
 def orders(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Order]:
@@ -142,10 +154,14 @@ WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY ste
 
 # A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first, and
 # for an input its own placeholder.
+_OF_GRAPH = "run_id = $1 AND graph_id = $2"
+_ALIVE = "coalesce(allocated_at, 0) <= $3 AND coalesce(freed_at > $3, true)"
+_LARGEST = "ORDER BY bytes DESC NULLS FIRST, buffer"
 _LIFETIMES = f"""
-WITH made AS (
+WITH chosen AS (SELECT * FROM buffers WHERE {_OF_GRAPH} AND {{which}}),
+made AS (
     SELECT buffer, unnest(coalesce({OWN_ORIGINS}, [buffer])) AS node
-    FROM buffers b LEFT JOIN ir_nodes USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
+    FROM chosen b LEFT JOIN ir_nodes USING (run_id, graph_id, ir_node)
 ),
 described AS (
     SELECT buffer, list(node ORDER BY position DESC) AS ops,
@@ -157,8 +173,8 @@ described AS (
 SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
     k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text,
     b.reason, b.kernel_id, b.ir_node
-FROM buffers b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
-WHERE run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
+FROM chosen b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
+ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
 
 _ORDERS = """

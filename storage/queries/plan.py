@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,6 +85,11 @@ class PlanFacts:
         return {member: group for group in self.groups for member in group.members}
 
     @cached_property
+    def members_of(self) -> dict[str, tuple[str, ...]]:
+        """Group → its scheduler nodes."""
+        return {group.group_id: group.members for group in self.groups}
+
+    @cached_property
     def call_of(self) -> dict[str, Call]:
         """Group → the call that runs it; a group without one does no work."""
         return {group_id: call for call in self.calls for group_id in call.group_ids}
@@ -119,43 +125,114 @@ class PlanFacts:
         """The steps at which the nodes run, in order."""
         return sorted({step for node in nodes if (step := self.step_of(node)) is not None})
 
+    @cached_property
+    def _steps(self) -> list[int]:
+        return [call.step for call in self.calls]
+
+    def call_at(self, step: int | None) -> Call | None:
+        """The call of a step."""
+        index = bisect_left(self._steps, -1 if step is None else step)
+        return self.calls[index] if index < len(self.calls) and self.calls[index].step == step else None
+
     def last_call_before(self, step: int | None) -> Call | None:
         """The last call before a step; None for the step asks for the last call of all."""
-        return next((call for call in reversed(self.calls) if step is None or call.step < step), None)
+        index = len(self.calls) if step is None else bisect_left(self._steps, step)
+        return self.calls[index - 1] if index else None
 
 
 def plan_facts(con: DuckDBPyConnection, run_id: str, graph_id: str) -> PlanFacts:
     """What was recorded of a graph's plan; empty where nothing was."""
     ask = [run_id, graph_id]
-    row = con.execute(_PEAK, ask).fetchone()
     return PlanFacts(
-        buffers={b.buffer: b for b in fetch(con, PlanBuffer, _BUFFERS, ask)},
-        calls=tuple(fetch(con, Call, _CALLS, ask)),
-        groups=tuple(fetch(con, Group, _GROUPS, ask)),
-        nodes={n.ir_node: n for n in fetch(con, Node, _NODES, ask)},
-        reads=tuple(fetch(con, Read, _READS, ask)),
-        peak_bytes=row[0] if row else None,
+        buffers=_by_name(fetch(con, PlanBuffer, _BUFFERS.format(which="true"), ask)),
+        calls=tuple(fetch(con, Call, _CALLS.format(which="true"), ask)),
+        groups=tuple(fetch(con, Group, _GROUPS.format(which="true"), ask)),
+        nodes={node.ir_node: node for node in fetch(con, Node, _NODES.format(which="true"), ask)},
+        reads=tuple(fetch(con, Read, _READS.format(which="true"), ask)),
+        peak_bytes=_peak(con, ask),
     )
 
+
+def facts_around(con: DuckDBPyConnection, run_id: str, graph_id: str, buffers: Sequence[str]) -> PlanFacts:
+    """Of a plan that may be huge, what has to do with `buffers`: who takes them over, and the groups around them."""
+    ask = [run_id, graph_id]
+    chain = fetch(con, PlanBuffer, _BUFFERS.format(which=_TAKERS), [*ask, list(buffers)])
+    written = [buffer.ir_node for buffer in chain if buffer.ir_node]
+    reads = fetch(con, Read, _READS.format(which=_among("buffer")), [*ask, list(buffers)])
+    groups = fetch(con, Group, _GROUPS.format(which=_HOLDING), [*ask, [*written, *(read.dst for read in reads)]])
+    members = [member for group in groups for member in group.members]
+    near = fetch(con, Read, _READS.format(which=_among("dst", "src")), [*ask, members])
+    outside = fetch(con, PlanBuffer, _BUFFERS.format(which=_among("buffer")), [*ask, [read.buffer for read in near]])
+    return PlanFacts(
+        buffers=_by_name([*outside, *chain]),
+        calls=tuple(fetch(con, Call, _CALLS.format(which=_RUNNING), [*ask, [group.group_id for group in groups]])),
+        groups=tuple(groups),
+        nodes={
+            node.ir_node: node for node in fetch(con, Node, _NODES.format(which=_among("ir_node")), [*ask, members])
+        },
+        reads=tuple(dict.fromkeys([*reads, *near])),
+        peak_bytes=_peak(con, ask),
+    )
+
+
+def calls_of(con: DuckDBPyConnection, run_id: str, graph_id: str) -> int:
+    """How many kernels the wrapper of a graph calls."""
+    row = con.execute(_COUNT, [run_id, graph_id]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _by_name(buffers: Iterable[PlanBuffer]) -> dict[str, PlanBuffer]:
+    return {buffer.buffer: buffer for buffer in buffers}
+
+
+def _peak(con: DuckDBPyConnection, ask: list[str]) -> int | None:
+    row = con.execute(_PEAK, ask).fetchone()
+    return row[0] if row else None
+
+
+def _among(*columns: str) -> str:
+    return "(" + " OR ".join(f"{column} IN (SELECT unnest($3))" for column in columns) + ")"
+
+
+_TAKERS = """buffer IN (
+    WITH RECURSIVE chain(name) AS (
+        SELECT unnest($3) UNION
+        SELECT b.buffer FROM buffers b JOIN chain ON b.reuses = chain.name WHERE b.run_id = $1 AND b.graph_id = $2
+    )
+    SELECT name FROM chain
+)"""
+_HOLDING = """group_id IN (
+    SELECT held.group_id FROM (
+        SELECT group_id, unnest(members) AS member FROM fusion_groups WHERE run_id = $1 AND graph_id = $2
+    ) held WHERE held.member IN (SELECT unnest($3))
+)"""
+_RUNNING = """c.position IN (
+    SELECT run.position FROM (
+        SELECT position, unnest(group_ids) AS id FROM kernel_calls WHERE run_id = $1 AND graph_id = $2
+    ) run WHERE run.id IN (SELECT unnest($3))
+)"""
+_COUNT = "SELECT count(*) FROM kernel_calls WHERE run_id = $1 AND graph_id = $2"
 
 _PEAK = "SELECT max(live_bytes) FROM memory_points WHERE run_id = $1 AND graph_id = $2 AND basis = 'plan'"
 
 _BUFFERS = """
 SELECT buffer, category, bytes, allocated_at, freed_at, reuses, reuse_kind, ir_node FROM buffers
-WHERE run_id = $1 AND graph_id = $2 ORDER BY allocated_at NULLS FIRST, rowid
+WHERE run_id = $1 AND graph_id = $2 AND {which} ORDER BY allocated_at NULLS FIRST, rowid
 """
 
 _CALLS = """
 SELECT position, step, k.name AS kernel, k.backend, coalesce(group_ids, []) AS group_ids
 FROM kernel_calls c JOIN kernels k USING (run_id, kernel_id)
-WHERE run_id = $1 AND c.graph_id = $2 AND step IS NOT NULL ORDER BY position
+WHERE run_id = $1 AND c.graph_id = $2 AND step IS NOT NULL AND {which} ORDER BY position
 """
 
-_GROUPS = "SELECT group_id, members FROM fusion_groups WHERE run_id = $1 AND graph_id = $2 ORDER BY position"
+_GROUPS = """
+SELECT group_id, members FROM fusion_groups WHERE run_id = $1 AND graph_id = $2 AND {which} ORDER BY position
+"""
 
 _NODES = """
 SELECT ir_node, kind, position, coalesce(buffers, []) AS buffers, bytes_written, coalesce(origins, []) AS origins
-FROM ir_nodes WHERE run_id = $1 AND graph_id = $2 ORDER BY position
+FROM ir_nodes WHERE run_id = $1 AND graph_id = $2 AND {which} ORDER BY position
 """
 
-_READS = "SELECT src, dst, buffer, bytes FROM ir_edges WHERE run_id = $1 AND graph_id = $2"
+_READS = "SELECT src, dst, buffer, bytes FROM ir_edges WHERE run_id = $1 AND graph_id = $2 AND {which}"

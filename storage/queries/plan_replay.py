@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
-from fusionscope.storage.queries.plan import Group, PlanBuffer, PlanFacts, plan_facts
+from fusionscope.storage.queries.plan import Group, PlanBuffer, PlanFacts, calls_of, plan_facts
 
+MOST_CALLS = 4000
 MOST_TRIED = 40  # fusions of a graph that are replayed without: those that touch most at the peak
 
 Unit = tuple[str, ...]  # scheduler nodes that one call runs
@@ -39,7 +40,12 @@ class Without:
 
 
 def fusions_at(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int) -> list[Without]:
-    """The fusions without which the plan's peak would be lower; `step` is that of the peak."""
+    """The fusions without which the plan's peak would be lower; `step` is that of the peak.
+
+    Empty for a graph of more than MOST_CALLS calls, which takes too long to carry out again and again.
+    """
+    if calls_of(con, run_id, graph_id) > MOST_CALLS:
+        return []
     facts = plan_facts(con, run_id, graph_id)
     alive = [b.buffer for b in facts.buffers.values() if b.allocated_at is not None and _alive(b, step)]
     return fusions_that_raise_the_peak(facts, alive)
@@ -220,7 +226,7 @@ class _Replay:
         return buffer.category == "intermediate" and bool(steps) and steps[-1] == self._facts.calls[-1].step
 
     def _members(self, group_id: str) -> tuple[str, ...]:
-        return next((group.members for group in self._facts.groups if group.group_id == group_id), ())
+        return self._facts.members_of.get(group_id, ())
 
     def _size_of(self, name: str, node: str) -> int:
         """Of a buffer that was never allocated: what its node writes, else the most that a reader takes of it."""
