@@ -77,6 +77,7 @@ def boxes(page: Page) -> list[str]:
 
 def inspector(page: Page, tab: str) -> str:
     page.get_by_role("tab", name=tab).click()
+    settle(page)
     return page.locator(".st-key-inspector").locator("xpath=..").inner_text()
 
 
