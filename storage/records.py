@@ -24,6 +24,8 @@ from fusionscope.storage.pass_records import PerfHint as PerfHint
 from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
+from fusionscope.storage.review_records import Note as Note
+from fusionscope.storage.review_records import SavedView as SavedView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -478,6 +480,9 @@ TABLES: dict[str, type[Any]] = {
     "timeline": TimelineSpan,
     "findings": Finding,
     "op_costs": OpCost,
+    "notes": Note,
 }
 
-TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}
+LIBRARY_TABLES: dict[str, type[Any]] = {"saved_views": SavedView}  # of no run
+
+TABLE_OF: dict[type[Any], str] = {record: table for table, record in (TABLES | LIBRARY_TABLES).items()}
