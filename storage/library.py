@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from fusionscope.storage import bundle, costs, database, findings, notes, schema, spool
+from fusionscope.storage import bundle, costs, database, findings, notes, schema, spool, summaries
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
@@ -158,15 +158,17 @@ class Library:
                 reattach(con, manifest.run_id)
                 costs.write(con, manifest.run_id)
                 findings.write(con, manifest.run_id)
+                summaries.write(con, manifest.run_id)
         return manifest.run_id
 
     def _conclude_older(self) -> None:
-        """Conclude what runs say that came before findings did, some at a time so that nobody waits long."""
+        """Conclude what runs say that came before conclusions did, some at a time so that nobody waits long."""
         if not self.path.exists():
             return
-        for run_id in self.ask(queries.without_findings, CONCLUDED_AT_ONCE):
+        for run_id in self.ask(queries.without_conclusions, CONCLUDED_AT_ONCE):
             with database.open_for_writing(self.path) as con:
                 findings.write(con, run_id)
+                summaries.write(con, run_id)
 
     def _recover(self) -> list[tuple[str, str]]:
         """Turn recordings whose process has died into bundles; returns those that could not be, and why."""

@@ -54,7 +54,7 @@ def say(
     if verdict not in (None, *VERDICTS):
         raise StorageError(f"{verdict!r:.80} is no verdict: choose from {', '.join(VERDICTS)}.")
     _require_run(con, run_id)
-    pinned: dict[str, str] = {}
+    pinned: dict[str, Any] = {}
     if kind != "run":
         anchor = anchors.anchor_of(con, run_id, kind, object_id or "")
         pinned = {"anchor": anchor.parts, "object_id": anchor.object_id, "label": anchor.label}

@@ -12,6 +12,7 @@ from typing import Any
 
 from fusionscope.storage.conclusion_records import Finding as Finding
 from fusionscope.storage.conclusion_records import OpCost as OpCost
+from fusionscope.storage.conclusion_records import Summary as Summary
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
@@ -481,6 +482,7 @@ TABLES: dict[str, type[Any]] = {
     "findings": Finding,
     "op_costs": OpCost,
     "notes": Note,
+    "summaries": Summary,
 }
 
 LIBRARY_TABLES: dict[str, type[Any]] = {"saved_views": SavedView}  # of no run

@@ -1,4 +1,4 @@
-"""Notes: pinned to what an object is, found again in the next run, never lost, and gone with a run to other libraries."""
+"""Notes: pinned to what an object is, found again in the next run, never lost, sent along with a run."""
 
 from __future__ import annotations
 

@@ -13,6 +13,24 @@ CREATE TABLE notes (
     text VARCHAR  -- of a note; of other acts their object: the new name, the tag, the note taken back
 );
 
+-- One row per run: its headline, worked out once when it is imported.
+CREATE TABLE summaries (
+    run_id VARCHAR NOT NULL, compiles BIGINT,
+    breaks BIGINT, recompiles BIGINT,  -- NULL where torch's trace, which tells of them, was not recorded
+    graphs BIGINT,  -- that reached Inductor
+    kernel_calls BIGINT,  -- calls in the emitted wrappers; NULL when no graph reached Inductor
+    refusals BIGINT,  -- pairs that were tested and not fused
+    spill_bytes BIGINT,  -- of every Triton kernel in its fullest configuration; NULL where not known of all
+    eager_us DOUBLE, compiled_us DOUBLE,  -- latency
+    eager_kernels DOUBLE, compiled_kernels DOUBLE,  -- per call of the model
+    eager_peak_bytes DOUBLE, compiled_peak_bytes DOUBLE,
+    plan_peak_bytes BIGINT,  -- the largest of the plans
+    within_noise BOOLEAN,  -- the 10–90 % intervals of both latencies overlap; NULL where one has none
+    problems BIGINT,  -- findings that failed and are no mere note
+    worst VARCHAR,  -- title of the first of them
+    facts BIGINT  -- rows that were recorded: the run's share of the library
+);
+
 -- One row per keeping of a page's filters under a name; of several under one name the last counts. It is of no run.
 CREATE TABLE saved_views (
     name VARCHAR NOT NULL,

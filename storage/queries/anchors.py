@@ -47,8 +47,11 @@ def find(known: Objects, parts: str) -> str | None:
 def _parsed(parts: str) -> frozenset[Op]:
     """Empty for what no anchor is: the note may come from elsewhere."""
     try:
-        return frozenset(Op(*map(str, op[:5]), *map(int, op[5:])) for op in json.loads(parts))
-    except (ValueError, TypeError, KeyError):
+        rows = json.loads(parts)
+        return frozenset(
+            Op(str(d), str(m), str(f), str(x), str(t), int(n), int(line)) for d, m, f, x, t, n, line in rows
+        )
+    except (ValueError, TypeError, LookupError):
         return frozenset()
 
 
@@ -59,7 +62,7 @@ def objects(con: DuckDBPyConnection, run_id: str, kind: str) -> Objects:
 
 def label(parts: frozenset[Op]) -> str:
     """`add, gelu at model.py:33`: what an object is, in a few words."""
-    ops = sorted(parts, key=lambda op: (op.ordinal, op.line))
+    ops = sorted(parts, key=lambda op: (op.line, op.ordinal, op.target, op))
     names = list(dict.fromkeys(short_target(op.target) for op in ops))
     places = [f"{op.file}:{op.line}" for op in ops if op.file and op.line]
     named = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
@@ -97,7 +100,8 @@ _REFUSED = (
 )
 
 _PEAKS = """
-SELECT graph_id, coalesce(direction, ''), coalesce(parse_filename(file), ''), coalesce(function, ''), 'peak of the plan',
+SELECT graph_id, coalesce(direction, ''), coalesce(parse_filename(file), ''), coalesce(function, ''),
+    'peak of the plan',
     row_number() OVER (PARTITION BY direction, file, function ORDER BY position)
 FROM graphs LEFT JOIN compiles USING (run_id, compile_id)
 WHERE run_id = ? AND stage = 'post_grad' AND coalesce(phase, 'drive') = 'drive'

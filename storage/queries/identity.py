@@ -158,7 +158,9 @@ _OF_NODES = "thing AS (SELECT graph_id || '/' || ir_node AS name, graph_id, node
 _OF_GROUPS = """thing AS (
     SELECT graph_id || '/' || group_id AS name, graph_id, node FROM member JOIN ir USING (graph_id, ir_node)
 )"""
-_OF_KERNELS = """call AS (SELECT DISTINCT kernel_id, graph_id, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1),
+_OF_KERNELS = """call AS (
+    SELECT DISTINCT kernel_id, graph_id, unnest(group_ids) AS group_id FROM kernel_calls WHERE run_id = $1
+),
 thing AS (
     SELECT kernel_id AS name, graph_id, node
     FROM call JOIN member USING (graph_id, group_id) JOIN ir USING (graph_id, ir_node)
