@@ -23,6 +23,9 @@ class Finding:
     link: str | None = None  # screen that shows it, e.g. "kernels?kernel=0/0.forward/triton_poi_0"
 
 
+UNATTRIBUTED = "unattributed "  # begins the operator of a row whose kernel is known by its name alone
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The headline of a run, worked out once when it is imported. Counts leave out what only measuring compiled."""
@@ -52,7 +55,7 @@ class OpCost:
     """What an operator of a module takes of a call of the model: measured in eager, attributed in compiled code."""
 
     module_path: str | None = None  # e.g. layers.0.mlp; "" for the model's own forward; None outside of it or unknown
-    op: str  # operator as eager calls it, e.g. aten::addmm; "unattributed" closes the sum
+    op: str  # operator as eager calls it, e.g. aten::addmm; UNATTRIBUTED and a kernel's name where it is unknown
     direction: str  # forward, backward
     variant: str  # eager, compiled
     file: str | None = None  # of the first node that computes it

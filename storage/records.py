@@ -18,6 +18,10 @@ from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
 from fusionscope.storage.device_records import KernelConfig as KernelConfig
 from fusionscope.storage.device_records import TimelineSpan as TimelineSpan
+from fusionscope.storage.memory_records import Allocation as Allocation
+from fusionscope.storage.memory_records import MemoryBudget as MemoryBudget
+from fusionscope.storage.memory_records import MemoryResidual as MemoryResidual
+from fusionscope.storage.memory_records import ReuseDecision as ReuseDecision
 from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
@@ -387,6 +391,7 @@ class Buffer:
     reuse_kind: str | None = None  # in_place, pool
     ir_node: str | None = None  # scheduler node that writes it first
     kernel_id: str | None = None  # kernel that writes it first
+    reason: str | None = None  # why its size is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -479,6 +484,10 @@ TABLES: dict[str, type[Any]] = {
     "reorderings": Reordering,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
+    "allocations": Allocation,
+    "memory_residuals": MemoryResidual,
+    "memory_budgets": MemoryBudget,
+    "reuse_decisions": ReuseDecision,
     "findings": Finding,
     "op_costs": OpCost,
     "notes": Note,

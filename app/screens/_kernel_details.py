@@ -11,7 +11,7 @@ from fusionscope.app import data, style
 from fusionscope.app.figures.candidates import Candidate, candidates_figure
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._contests import margin
-from fusionscope.app.screens._inspector import computed
+from fusionscope.app.screens._why import computed
 from fusionscope.app.table import table
 from fusionscope.storage.queries import compare, fusion, kernels
 from fusionscope.storage.queries.fusion import Decision
