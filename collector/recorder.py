@@ -120,9 +120,19 @@ class Recording:
                 plan_of=self._plan_of,
                 progress=progress or (lambda _: None),
             )
+            if backward:
+                self._try_budgets(eager, inputs)
             if self.rates is None and environment.device()[0] == "cuda":
                 self.rates = measured_rates(torch.device("cuda"))
             return comparison
+
+    def _try_budgets(self, model: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        from fusionscope.collector.measure.budgets import budget_records
+
+        forwards = [graph_id for graph_id in self._ledger.plans if graph_id.endswith(".forward")]
+        with self._own.guarded():
+            for record in budget_records(model, inputs, [f"{graph_id.split('.')[0]}.joint" for graph_id in forwards]):
+                self.emit(record)
 
     def _graph_of(self, wrapper_file: str) -> str | None:
         self._flush()

@@ -66,7 +66,7 @@ def opened(browser: Browser, address: str) -> Opened:
     shell = time.perf_counter()
     if "/memory" in address:
         page.wait_for_selector(".js-plotly-plot .barlayer", timeout=120_000, state="attached")
-        page.wait_for_selector(".st-key-live canvas", timeout=120_000, state="attached")
+        page.wait_for_selector('[data-testid="stDataFrame"] canvas', timeout=120_000, state="attached")
     usable = time.perf_counter() - shell
     settle(page)
     whole = time.perf_counter() - shell - 0.3  # what `settle` waits in the end

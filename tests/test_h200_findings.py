@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fusionscope import sample_models
 from fusionscope.storage import records as r
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import compare, costs
@@ -19,7 +20,7 @@ from fusionscope.storage.queries.costs import CostRow
 from fusionscope.storage.queries.findings import findings
 from fusionscope.storage.queries.runs import library_runs
 
-BUNDLES = Path(__file__).parent / "h200"
+BUNDLES = Path(sample_models.__file__).parent / "h200"
 HEAD = {"eager": 6685.14, "compiled": 871.93}
 ATTENTION = {"eager": 555.52, "compiled": 1384.81}
 FORWARD, TRAINING, MLP = "h200_gpt2_forward", "h200_gpt2_training", "h200_mlp_weights"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fusionscope.collector import record
+from fusionscope.collector.measure.budgets import BUDGETS, budget_records
 from fusionscope.collector.measure.memory import MemoryRecord, memory_records
 from fusionscope.collector.measure.step import gradient_leaves, loss_of, step_of
 from fusionscope.sample_models import SAMPLES, WANT_GPU
@@ -136,3 +137,12 @@ def test_the_blocks_alive_at_the_peak_are_the_peak(training: list[MemoryRecord])
         if (a.first_event or 0) <= peak.step and (a.last_event is None or a.last_event > peak.step)
     ]
     assert sum(a.bytes for a in alive) == peak.live_bytes + (peak.base_bytes or 0)
+
+
+def test_a_smaller_budget_saves_less_and_computes_more_again() -> None:
+    found = list(budget_records(Trained(), (torch.randn(8, 32),), ["0/0.joint"]))
+    assert [one.budget for one in found] == list(BUDGETS)
+    saved, again = [one.saved_bytes for one in found], [one.recomputed_ops for one in found]
+    assert saved == sorted(saved, reverse=True)
+    assert (saved[0], saved[-1]) == (2 * 8 * 32 * 4, 0)  # the hidden layer before and after GELU; at last nothing
+    assert again[0] < again[-1]

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_memory import publish
 from example_run import EXAMPLE_ID, PLAN_PEAK
 
 from fusionscope.app.figures.memory_timeline import BAND, Picture, byte_ticks, curve_figure, timeline_figure
 from fusionscope.app.figures.packing import pack
 from fusionscope.storage.library import Library
-from fusionscope.storage.queries import memory
+from fusionscope.storage.queries import blocks, live_set, memory
 from fusionscope.storage.queries.blocks import Level, Span
 from fusionscope.storage.queries.memory import Lifetime, Point
 
@@ -105,3 +106,37 @@ def test_a_buffer_names_the_operator_and_the_line_that_made_it(example_store: Pa
     lives = {one.buffer: one for one in Library(example_store).ask(memory.lifetimes, EXAMPLE_ID, GRAPH)}
     assert lives[buffer].ops[0] == op
     assert lives[buffer].line is not None
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Library, str]:
+    """A run with five thousand buffers, of which most are too many to draw."""
+    store = tmp_path_factory.mktemp("crowded")
+    return Library(store), publish(store, 5000)
+
+
+@pytest.mark.parametrize(("graph_id", "basis", "axis"), [(GRAPH, "plan", "order"), ("", "measured", "time")])
+def test_the_peak_is_drawn_to_the_byte_however_many_blocks_there_are(
+    crowded: tuple[Library, str], graph_id: str, basis: str, axis: str
+) -> None:
+    library, run_id = crowded
+    curve = next(one for one in library.ask(memory.curves, run_id, GRAPH) if one.basis == basis)
+    scene = blocks.Scene(run_id, graph_id, basis, "compiled", axis)
+    points = {one.step: one.live_bytes for one in library.ask(blocks.curve, scene)}
+    assert len(points) <= 2 * blocks.BINS + 2
+    assert points[curve.peak_step] == curve.peak_bytes
+    spans = library.ask(blocks.drawn, scene, curve.peak_step)
+    count, small = library.ask(blocks.undrawn, scene, curve.peak_step)
+    assert (len(spans), count) == (blocks.DRAWN, 5000 - blocks.DRAWN)
+    assert sum(one.bytes for one in spans if one.alive_at_peak) + small == curve.peak_bytes
+    assert small < curve.peak_bytes / 10
+    assert max(level.bytes for level in library.ask(blocks.band, scene, curve.peak_step)) >= small
+
+
+def test_the_live_set_of_a_crowded_plan_is_its_largest(crowded: tuple[Library, str]) -> None:
+    library, run_id = crowded
+    plan = next(one for one in library.ask(memory.curves, run_id, GRAPH) if one.basis == "plan")
+    few = library.ask(live_set.live_set, run_id, GRAPH, plan.peak_step, 10)
+    whole = library.ask(live_set.live_set, run_id, GRAPH, plan.peak_step, 5000)
+    assert [one.life.bytes for one in few] == [one.life.bytes for one in whole[:10]]
+    assert sum(one.life.bytes or 0 for one in whole) == plan.peak_bytes

@@ -28,6 +28,7 @@ from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_v
 from fusionscope.storage.queries.memory import Curve
 from fusionscope.storage.queries.plan import PlanFacts, plan_facts
 from fusionscope.storage.queries.plan_replay import Without, fusions_at, fusions_that_raise_the_peak, reproduces
+from fusionscope.storage.records import ReuseDecision
 
 INFERENCE = "0/0.inference"
 SCORES = 64 * 512 * 4  # one score buffer: 131,072 bytes
@@ -53,6 +54,9 @@ class Explained:
 
     def facts(self, graph_id: str = INFERENCE) -> PlanFacts:
         return self._library.ask(plan_facts, self._run_id, graph_id)
+
+    def reuses(self, graph_id: str = INFERENCE) -> list[ReuseDecision]:
+        return self._library.ask(memory.reuses, self._run_id, graph_id)
 
     def saved(self, graph_id: str) -> list[Saved]:
         return self._library.ask(saved_values, self._run_id, graph_id)
@@ -106,6 +110,13 @@ def test_without_that_fusion_the_peak_is_what_torch_reaches_when_it_is_forbidden
     (blamed,) = chunks.without()
     assert (blamed.members, blamed.without_bytes) == (("op1", "op5", "op9", "op13"), 147_456)
     assert peak_apart(store, blamed, chunked, (256, 16), (16, 512), (64, 512)) == blamed.without_bytes
+
+
+def test_a_chance_to_work_in_place_is_taken_or_says_why_not(chunks: Explained, store: Path) -> None:
+    taken = {(one.buffer, one.candidate) for one in chunks.reuses() if one.verdict == "taken"}
+    assert {("buf1", "buf0"), ("buf5", "buf4"), ("buf9", "buf8"), ("buf13", "buf12")} <= taken
+    refused = {one.candidate: one.reason for one in chunks.reuses() if one.verdict == "refused"}
+    assert refused == {"arg2_1": "an input of the graph: the caller holds it"}
 
 
 def test_a_sibling_output_waits_since_its_kernel_ran_early(store: Path) -> None:

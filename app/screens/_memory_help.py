@@ -97,8 +97,9 @@ def _budgets(run_id: str, graph_id: str) -> None:
     formats = {"saved for the backward": style.size, "their flops": style.number, "values": style.number}
     table(rows, formats, key="budgets")
     style.note(
-        "The partitioner run on the same joint graph with torch._functorch.config.activation_memory_budget set; "
-        "nothing was compiled. Bytes are of forward values, inputs left out.",
+        "The partitioner run on the traced joint graph, before Inductor's own passes on it, with "
+        "torch._functorch.config.activation_memory_budget set; nothing was compiled. Bytes are of forward values, "
+        "inputs left out.",
         "budgets",
     )
 
