@@ -1,8 +1,9 @@
 """What recorded runs of an H200 tell: they agree with a profile made without this program, in another process.
 
 The reference: GPT-2 small of the transformers package with random weights, bfloat16, 8 × 1,024 tokens, no gradients,
-torch 2.11 on an H200; `torch.profiler`, µs of device time a call, summed by the name of the kernel. The head is the one product that eager computes with CUTLASS (6,685 µs) and compiled code with nvjet
-(872 µs); attention is the twelve calls of cuDNN's flash kernel (556 µs and 1,385 µs).
+torch 2.11 on an H200; `torch.profiler`, µs of device time a call, summed by the name of the kernel. The head is the one
+product that eager computes with CUTLASS (6,685 µs) and compiled code with nvjet (872 µs); attention is the twelve calls
+of cuDNN's flash kernel (556 µs and 1,385 µs).
 """
 
 from __future__ import annotations

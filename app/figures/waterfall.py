@@ -10,6 +10,7 @@ from fusionscope.app import style
 from fusionscope.storage.queries.costs import EVERY, CostRow
 
 TOP = 8
+_PLACES = {None: "outside the model", "": "the model's own forward", EVERY: None}
 
 
 def name_of(row: CostRow) -> str:
