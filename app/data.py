@@ -68,13 +68,20 @@ def author() -> str | None:
 
 
 def change(what: Callable[Concatenate[DuckDBPyConnection, P], object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Write to the library and draw the page anew with what it holds then; an error is shown as its sentence."""
+    """Write to the library; for callbacks, so that the page is drawn with what it holds then.
+
+    An error is kept, and shown by `tell_refusal` as its sentence.
+    """
     try:
         library().write(what, *args, **kwargs)
     except StorageError as error:
-        style.notice(str(error), "change")
-        return
-    st.rerun()
+        st.session_state["refused"] = str(error)
+
+
+def tell_refusal() -> None:
+    """Say why the last change was not made."""
+    if sentence := st.session_state.pop("refused", None):
+        style.notice(sentence, "refused")
 
 
 def import_inbox() -> ImportReport:

@@ -38,11 +38,16 @@ def choose_run(runs: list[RunSummary], shown: RunSummary) -> None:
     def title(run: RunSummary) -> str:
         return run.name if times[run.name] == 1 else f"{run.name} · {run.created_at:%d %b %H:%M}"
 
-    offered = [run for run in runs[:OFFERED] if run != shown]
-    offered.insert(min(runs.index(shown), len(offered)), shown)
-    chosen = st.selectbox("Run", offered, offered.index(shown), format_func=title, key=f"run-{shown.run_id}")
-    if chosen != shown:
-        st.query_params.from_dict({"run": chosen.run_id})
+    known = {run.run_id: run for run in (*runs[:OFFERED], shown)}  # by id: a run changes with its notes
+    chosen = st.selectbox(
+        "Run",
+        known,
+        list(known).index(shown.run_id),
+        format_func=lambda run: title(known[run]),
+        key=f"run-{shown.run_id}",
+    )
+    if chosen != shown.run_id:
+        st.query_params.from_dict({"run": chosen})
         st.rerun()
 
 
@@ -73,6 +78,7 @@ def main() -> None:
             sidebar(runs, page.url_path)
         for name, reason in report.rejected:
             style.notice(f"{name} was not imported: {reason}", f"rejected-{name}")
+        data.tell_refusal()
         page.run()
     except StorageError as error:
         style.notice(str(error))

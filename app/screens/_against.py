@@ -37,7 +37,7 @@ def choose_other(run: RunSummary) -> RunSummary | None:
         label_visibility="collapsed",
         width=300,
     )
-    if chosen != shown:
+    if (chosen and chosen.run_id) != (shown and shown.run_id):  # by id: a run changes with its notes
         if chosen is None:
             del st.query_params["against"]
         else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from fusionscope.app import data, style
@@ -60,14 +58,19 @@ def form(run_id: str, places: list[Place], key: str) -> None:
     if data.read_only():
         style.note("The library is shown read-only: notes cannot be added here.", f"read-only-{key}")
         return
+    about = f"about-{key}-{places[0][1]}"
     with st.form(f"note-{key}", clear_on_submit=True, border=False):
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-            place = st.selectbox("About", places, format_func=place_title, key=f"about-{key}-{places[0][1]}", width=260)
-            verdict = st.segmented_control("Verdict", VERDICTS, format_func=VERDICTS.__getitem__, key=f"verdict-{key}")
-        text = st.text_area("Note", key=f"text-{key}", height=80, max_chars=notes.LONGEST, width=720)
-        if st.form_submit_button("Add note"):
-            kind, object_id = place
-            data.change(notes.say, run_id, text, verdict, kind=kind, object_id=object_id, author=data.author())
+            st.selectbox("About", places, format_func=place_title, key=about, width=260)
+            st.segmented_control("Verdict", VERDICTS, format_func=VERDICTS.__getitem__, key=f"verdict-{key}")
+        st.text_area("Note", key=f"text-{key}", height=80, max_chars=notes.LONGEST, width=720)
+        st.form_submit_button("Add note", on_click=_say, args=(run_id, about, key))
+
+
+def _say(run_id: str, about: str, key: str) -> None:
+    kind, object_id = st.session_state[about]
+    text, verdict = (st.session_state[f"{field}-{key}"] for field in ("text", "verdict"))
+    data.change(notes.say, run_id, text, verdict, kind=kind, object_id=object_id, author=data.author())
 
 
 def place_title(place: Place) -> str:
@@ -93,12 +96,8 @@ def _entry(note: PinnedNote, run_id: str, *, lit: bool) -> None:
             st.text(_signature(note, run_id))
             _door(note, run_id)
             if note.run_id == run_id and not data.read_only():
-                _act("Take back", f"withdraw-{note.note_id}", lambda: data.change(notes.withdraw, note.note_id))
-
-
-def _act(label: str, key: str, change: Callable[[], None]) -> None:
-    if st.button(label, key=key, type="tertiary"):
-        change()
+                key, args = f"withdraw-{note.note_id}", (notes.withdraw, note.note_id, data.author())
+                st.button("Take back", key=key, type="tertiary", on_click=data.change, args=args)
 
 
 def _signature(note: PinnedNote, run_id: str) -> str:

@@ -31,11 +31,9 @@ def acts(ticked: Sequence[RunSummary]) -> None:
             with st.popover("Rename"):
                 _worded(ticked, "rename", "New name", ticked[0].name)
         archived = all(run.archived for run in ticked)
-        if st.button("Bring out of the archive" if archived else "Archive", key="archive"):
-            _each(ticked, "unarchive" if archived else "archive")
-        if st.button("Delete", key="delete"):
-            st.session_state["just-deleted"] = [run.run_id for run in ticked]
-            _each(ticked, "delete")
+        label, act = ("Bring out of the archive", "unarchive") if archived else ("Archive", "archive")
+        st.button(label, key="archive", on_click=_each, args=(ticked, act))
+        st.button("Delete", key="delete", on_click=_each, args=(ticked, "delete"))
 
 
 def undo_delete() -> None:
@@ -47,14 +45,12 @@ def undo_delete() -> None:
     with st.container(key="undo", horizontal=True, vertical_alignment="center", gap="small"):
         if just:
             st.text(f"{style.plural(len(just), 'run')} deleted.")
-            if st.button("Undo", key="undo-delete"):
-                data.change(notes.act_on_all, just, "restore", None, data.author())
+            st.button("Undo", key="undo-delete", on_click=_restore, args=(just,))
         if deleted:
             with st.popover(f"{style.plural(len(deleted), 'deleted run')}"):
                 named = {run_id: f"{name} · {run_id}" for run_id, name, _ in deleted}
                 chosen = st.multiselect("Bring back", list(named), format_func=named.__getitem__, key="restore")
-                if st.button("Bring back", key="do-restore", disabled=not chosen):
-                    data.change(notes.act_on_all, chosen, "restore", None, data.author())
+                st.button("Bring back", key="do-restore", disabled=not chosen, on_click=_restore, args=(chosen,))
 
 
 def views(filters: Mapping[str, object]) -> None:
@@ -64,15 +60,19 @@ def views(filters: Mapping[str, object]) -> None:
         for number, view in enumerate(kept):
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.button(style.plain(view.name), key=f"view-{number}", on_click=_open, args=(view, list(filters)))
-                if not data.read_only() and st.button("Give up", key=f"give-up-{number}", type="tertiary"):
-                    data.change(notes.keep_view, view.name, "", None, data.author())
+                if not data.read_only():
+                    given_up = (view.name, None)
+                    st.button("Give up", key=f"give-up-{number}", type="tertiary", on_click=_keep, args=given_up)
         if not kept:
             st.text("No view is kept yet.")
         if not data.read_only():
             name = st.text_input("Keep the present filters as", key="view-name")
-            if st.button("Keep", key="keep-view", disabled=not name.strip()):
-                present = {key: value for key, value in filters.items() if value}
-                data.change(notes.keep_view, name, "", urlencode(present, doseq=True), data.author())
+            present = urlencode({key: value for key, value in filters.items() if value}, doseq=True)
+            st.button("Keep", key="keep-view", disabled=not name.strip(), on_click=_keep, args=(name, present))
+
+
+def _keep(name: str, query: str | None) -> None:
+    data.change(notes.keep_view, name, "", query, data.author())
 
 
 def _open(view: SavedView, keys: Sequence[str]) -> None:
@@ -93,11 +93,15 @@ def _open(view: SavedView, keys: Sequence[str]) -> None:
 
 def _worded(ticked: Sequence[RunSummary], act: str, label: str, present: str = "") -> None:
     word = st.text_input(label, value=present, key=f"word-{act}")
-    if st.button(label, key=f"do-{act}", disabled=not word.strip()):
-        _each(ticked, act, word)
+    st.button(label, key=f"do-{act}", disabled=not word.strip(), on_click=_each, args=(ticked, act, word))
 
 
 def _each(runs: Sequence[RunSummary], act: str, word: str | None = None) -> None:
     ids = [run.run_id for run in runs]
+    st.session_state["just-deleted"] = ids if act == "delete" else []
     st.session_state["round"] = st.session_state.get("round", 0) + 1  # the table starts anew without its ticks
     data.change(notes.act_on_all, ids, act, word, data.author())
+
+
+def _restore(run_ids: Sequence[str]) -> None:
+    data.change(notes.act_on_all, run_ids, "restore", None, data.author())
