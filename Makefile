@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8501
 STORE ?= fusionscope-store
-WHAT ?= compile calls growth
+WHAT ?= compile calls growth targets agree
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := collector storage app sample_models

@@ -43,6 +43,7 @@ MEMORY_COLOURS = {
     "gradient": "#E69F00",
     "optimizer": "#0072B2",
     "workspace": "#F0E442",
+    "other": "#A6A6A6",
 }
 VARIANT_COLOURS = {"eager": "#8C8C8C", "compiled": "#0072B2"}
 GAIN, LOSS = "#0072B2", "#D55E00"

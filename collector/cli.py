@@ -18,6 +18,8 @@ COMMANDS = {
     "samples": "list the sample models",
     "list": "list the recorded runs",
     "show": "show what a run recorded",
+    "registers": "tell what each operation of a fused kernel costs in registers, for a GPU that is not here",
+    "diff": "compare two runs, and fail where one is worse than it may be",
     "export": "write a run to a file",
     "import": "take runs from a file, and finished recordings from the inbox, into the library",
     "check": "check that the library is consistent",
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_line() -> Parser:
     """The parser of the first word; the rest belongs to the subcommand."""
-    names = "\n".join(f"  {name:9}{what}" for name, what in COMMANDS.items())
+    names = "\n".join(f"  {name:11}{what}" for name, what in COMMANDS.items())
     parser = Parser(
         prog="fusionscope",
         description="Record what torch.compile decides, and see it.",

@@ -81,6 +81,15 @@ def device() -> tuple[str, str | None]:
     return "cpu", _cpu_name()
 
 
+def fp32_matmul() -> str:
+    """How a GPU multiplies float32 by the present settings: tf32 in tensor cores, or ieee."""
+    import torch
+
+    # Both interfaces set it; torch.get_float32_matmul_precision raises once the newer one was used.
+    chosen: str = torch.backends.cuda.matmul.fp32_precision
+    return "tf32" if chosen == "tf32" else "ieee"
+
+
 def _cpu_name() -> str | None:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

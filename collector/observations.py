@@ -219,6 +219,17 @@ class GraphInput:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphConstant:
+    """A tensor that the compiled graph holds itself, such as a frozen or packed weight."""
+
+    graph_id: str
+    buffer: str
+    bytes: int | None  # None: its layout does not say (a weight packed by oneDNN)
+    shape: tuple[str, ...] | None
+    dtype: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class GraphOutputs:
     """The buffers that a graph returns, and how many of them the user sees (the rest is saved for backward)."""
 

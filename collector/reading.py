@@ -269,8 +269,12 @@ def graph_node(
 
 
 def _target(target: Any) -> str:
-    """What a node calls; a function of Python by its module and name, since it prints with its address."""
-    return f"{target.__module__}.{target.__qualname__}" if isinstance(target, FunctionType) else str(target)
+    """What a node calls, and by its qualified name what would print with its address."""
+    from torch.fx.node import _get_qualified_name
+
+    if isinstance(target, FunctionType):
+        return f"{target.__module__}.{target.__qualname__}"
+    return _get_qualified_name(target) if " at 0x" in str(target) else str(target)
 
 
 def _strides(value: Any) -> tuple[str, ...] | None:

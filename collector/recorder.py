@@ -30,6 +30,7 @@ from fusionscope.storage.records import HookStatus, Run
 from fusionscope.storage.spool import Spool
 
 if TYPE_CHECKING:
+    from fusionscope.collector.ledger.plan import Plan
     from fusionscope.collector.measure import Comparison
 
 _ANY_BACKEND = ("trace_stream", "backends", "compiled_calls", "counters")  # hooks that see more than Inductor
@@ -116,15 +117,29 @@ class Recording:
                 others={name: maker(name, eager, inputs) for name in asked},
                 emit=self.emit,
                 graph_of=self._graph_of,
+                plan_of=self._plan_of,
                 progress=progress or (lambda _: None),
             )
+            if backward:
+                self._try_budgets(eager, inputs)
             if self.rates is None and environment.device()[0] == "cuda":
                 self.rates = measured_rates(torch.device("cuda"))
             return comparison
 
+    def _try_budgets(self, model: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        from fusionscope.collector.measure.budgets import budget_records
+
+        forwards = [graph_id for graph_id in self._ledger.plans if graph_id.endswith(".forward")]
+        with self._own.guarded():
+            for record in budget_records(model, inputs, [f"{graph_id.split('.')[0]}.joint" for graph_id in forwards]):
+                self.emit(record)
+
     def _graph_of(self, wrapper_file: str) -> str | None:
         self._flush()
         return self._ledger.texts.graph_of(wrapper_file)
+
+    def _plan_of(self, wrapper_file: str) -> Plan | None:
+        return self._ledger.plans.get(self._graph_of(wrapper_file) or "")
 
     def _sink(self, observation: Any) -> None:
         self._ledger.add(observation)
@@ -192,7 +207,13 @@ class Recording:
             self.partial(elsewhere)
         kind, name = environment.device()
         overhead = sum(emit.self_s for emit in [*self._emits, self._own])
-        return replace(self._run, device_kind=kind, device_name=name, recorder_overhead_s=overhead)
+        return replace(
+            self._run,
+            device_kind=kind,
+            device_name=name,
+            fp32_matmul=environment.fp32_matmul(),
+            recorder_overhead_s=overhead,
+        )
 
     def close(self) -> None:
         """Take nothing more."""

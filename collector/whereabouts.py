@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 _epoch = 0
 _phase = "drive"
+_asides: list[Callable[[], AbstractContextManager[None]]] = []
 _started: set[tuple[str, int]] = set()
 _names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _taken: set[str] = set()
@@ -51,11 +52,24 @@ def phase() -> str:
 def measuring() -> Iterator[None]:
     """Compiles inside the context are caused by measuring."""
     global _phase
-    before, _phase = _phase, "measure"
+    with ExitStack() as asides:
+        for aside in _asides:
+            asides.enter_context(aside())
+        before, _phase = _phase, "measure"
+        try:
+            yield
+        finally:
+            _phase = before
+
+
+@contextmanager
+def around_measuring(aside: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """While this context lasts, whatever is measured is measured inside an `aside()`."""
+    _asides.append(aside)
     try:
         yield
     finally:
-        _phase = before
+        _asides.remove(aside)
 
 
 def compile_started(torch_id: str, attempt: int) -> None:

@@ -12,11 +12,16 @@ from typing import Any
 
 from fusionscope.storage.conclusion_records import Finding as Finding
 from fusionscope.storage.conclusion_records import OpCost as OpCost
+from fusionscope.storage.conclusion_records import Summary as Summary
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
 from fusionscope.storage.device_records import KernelConfig as KernelConfig
 from fusionscope.storage.device_records import TimelineSpan as TimelineSpan
+from fusionscope.storage.memory_records import Allocation as Allocation
+from fusionscope.storage.memory_records import MemoryBudget as MemoryBudget
+from fusionscope.storage.memory_records import MemoryResidual as MemoryResidual
+from fusionscope.storage.memory_records import ReuseDecision as ReuseDecision
 from fusionscope.storage.pass_records import CudagraphEvent as CudagraphEvent
 from fusionscope.storage.pass_records import PartitionChoice as PartitionChoice
 from fusionscope.storage.pass_records import PassChange as PassChange
@@ -24,6 +29,8 @@ from fusionscope.storage.pass_records import PerfHint as PerfHint
 from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
+from fusionscope.storage.review_records import Note as Note
+from fusionscope.storage.review_records import SavedView as SavedView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,7 @@ class Run:
     recorder_overhead_s: float | None = None  # time spent inside hooks and writing
     archived_at: datetime | None = None
     deleted_at: datetime | None = None
+    fp32_matmul: str | None = None  # ieee, tf32: how a GPU multiplies float32, as set when the run ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,6 +391,7 @@ class Buffer:
     reuse_kind: str | None = None  # in_place, pool
     ir_node: str | None = None  # scheduler node that writes it first
     kernel_id: str | None = None  # kernel that writes it first
+    reason: str | None = None  # why its size is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,8 +484,16 @@ TABLES: dict[str, type[Any]] = {
     "reorderings": Reordering,
     "gemm_choices": GemmChoice,
     "timeline": TimelineSpan,
+    "allocations": Allocation,
+    "memory_residuals": MemoryResidual,
+    "memory_budgets": MemoryBudget,
+    "reuse_decisions": ReuseDecision,
     "findings": Finding,
     "op_costs": OpCost,
+    "notes": Note,
+    "summaries": Summary,
 }
 
-TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}
+LIBRARY_TABLES: dict[str, type[Any]] = {"saved_views": SavedView}  # of no run
+
+TABLE_OF: dict[type[Any], str] = {record: table for table, record in (TABLES | LIBRARY_TABLES).items()}

@@ -7,8 +7,11 @@ the median step after recording over the same in a plain process.
 calls: function calls of the same compile, recorded over plain. Nothing that runs beside it moves this number, but it
 weighs a cheap call like a dear one and does not see the C++ compiler.
 growth: rows and bytes of a run per scheduler node, for a GPT of 1 to 32 layers.
+targets: seconds per kernel to record three programs for an H200 that is not here, and what part of them is recording.
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
+fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
+memory: seconds from the shell of the Memory page to its picture in a browser, and the bytes sent, by number of buffers.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bench_targets import PROGRAMS, costs
+
 MODELS = ("mlp_parameters", "transformer_step", "gpt:12")
 VARIANTS = {"plain": "plain", "again": "plain again (A/A)", "recorded": "recorded", "trace": "torch's own trace"}
 STEPS = 30
@@ -44,6 +49,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="processes of each variant")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
+    parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
+    parser.add_argument("--buffers", nargs="*", type=int, default=(1_000, 10_000, 100_000))
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     parser.add_argument("--take", default="cost", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -149,11 +156,36 @@ def ratios(values: list[float]) -> str:
     return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
+def targets(asked: argparse.Namespace) -> None:
+    """Print what recording for a GPU that is not here takes per kernel, with cold and with warm caches."""
+    say(f"\n{Path(PROGRAMS).name} for an H200, load {os.getloadavg()[0]:.1f}")
+    for caches, cost in costs(PROGRAMS, "H200"):
+        say(f"  {caches:8}{cost}")
+
+
+def screen(asked: argparse.Namespace) -> None:
+    """Print what bench_fusion.py measures; its imports are kept out of the processes that measure compiling."""
+    from bench_fusion import opening
+
+    opening(asked)
+
+
+def memory(asked: argparse.Namespace) -> None:
+    """Print how long the Memory page takes to be usable."""
+    from bench_memory import seconds_and_payload
+
+    for line in seconds_and_payload(asked.buffers):
+        say(line)
+
+
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
     "calls": calling,
     "growth": growth,
     "agree": agree,
+    "targets": targets,
+    "fusion": screen,
+    "memory": memory,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 

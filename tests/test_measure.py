@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fusionscope.collector import measure
-from fusionscope.collector.measure import Comparison, Record, compare, maker, timeline, torchscript
+from fusionscope.collector import measure, record
+from fusionscope.collector.measure import Comparison, Record, compare, latency, maker, timeline, torchscript
 from fusionscope.collector.measure.device import idle_ns
 from fusionscope.collector.measure.kernels import operators_with_kernel
 from fusionscope.collector.measure.memory import memory_records
@@ -22,6 +23,8 @@ from fusionscope.collector.measure.step import step_of
 from fusionscope.collector.measure.wrappers import dispatched, kernels_marked, kernels_of, wrappers
 from fusionscope.collector.variants import besides
 from fusionscope.sample_models.mlp_parameters import MLP
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries import costs
 from fusionscope.storage.records import (
     Graph,
     GraphEdge,
@@ -293,3 +296,82 @@ def test_what_the_run_compiles_anyway_is_no_variant_besides() -> None:
     assert besides(("default", "reduce-overhead"), "reduce-overhead", None) == ("default",)
     with pytest.raises(ValueError, match="there is no variant 'fast'"):
         besides(("fast",), None, None)
+
+
+class Block(nn.Module):
+    """Two linear layers around a GELU, added to the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(32, 128), nn.Linear(128, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 32) → (rows, 32)"""
+        return x + self.narrow(nn.functional.gelu(self.wide(x)))
+
+
+class Stack(nn.Module):
+    """Blocks in a list, then a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.head = nn.ModuleList([Block(), Block()]), nn.Linear(32, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 32) → (rows, 8)"""
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.head(x)
+        return logits
+
+
+GLOBAL = Stack()
+
+
+def within_a_closure() -> tuple[Callable[[Tensor], Tensor], str]:
+    """A function around a module, and what its paths begin with."""
+    model = Stack()
+    return lambda x: torch.tanh(model(x)), ""
+
+
+def within_globals() -> tuple[Callable[[Tensor], Tensor], str]:
+    """A function that finds its module among its globals."""
+    return lambda x: torch.tanh(GLOBAL(x)), "GLOBAL"
+
+
+def within_an_object() -> tuple[Callable[[Tensor], Tensor], str]:
+    """A method of an object that holds the module."""
+
+    class Trainer:
+        net = None
+
+        def __init__(self) -> None:
+            self.net = Stack()
+
+        def logits(self, x: Tensor) -> Tensor:
+            return torch.tanh(self.net(x))
+
+    return Trainer().logits, "net"
+
+
+@pytest.mark.parametrize("make", [within_a_closure, within_globals, within_an_object])
+def test_a_module_has_the_same_rows_in_eager_and_compiled_where_a_function_calls_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[], tuple[Callable[[Tensor], Tensor], str]],
+) -> None:
+    monkeypatch.setattr(latency, "ROUNDS", 2)
+    monkeypatch.setattr(latency, "SECONDS", 0.0)
+    function, root = make()
+    torch._dynamo.reset()
+    with record("rows", store=tmp_path, strict=True) as recording:
+        compiled = torch.compile(function)
+        compiled(torch.randn(64, 32)).sum().backward()
+        recording.compare(function, (torch.randn(64, 32),), compiled=compiled, backward=True)
+    rows = Library(tmp_path).ask(costs.rows, recording.run_id, "module and operator")
+    eager = {(row.module_path, row.op, row.direction) for row in rows if row.eager_us}
+    both = {place for row in rows if row.compiled_us and (place := (row.module_path, row.op, row.direction)) in eager}
+    paths = [".".join(filter(None, (root, *rest))) for rest in (["blocks", "0", "wide"], ["blocks", "1", "narrow"])]
+    placed = {(path, direction) for path, _, direction in both}
+    assert placed >= {(path, direction) for path in paths for direction in ("forward", "backward")}
+    assert ("", "aten::tanh", "forward") in both

@@ -21,11 +21,16 @@ from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import (
     Buffer,
     Compile,
+    Counter,
     FusionDecision,
     FusionGroup,
     Graph,
+    GraphNode,
     KernelCall,
     Measurement,
+    NodeLink,
+    PartitionChoice,
+    PassChange,
     Run,
 )
 
@@ -114,23 +119,56 @@ def test_compiles_caused_by_measuring_are_kept_apart(tmp_path: Path) -> None:
     assert comparison.compiled_kernels >= 1
 
 
-def test_a_cached_graph_shows_the_decisions_of_the_run_that_took_them(tmp_path: Path) -> None:
-    new = time.time()  # a constant that no cache has met
-    recorded = []
-    for name in ("cold", "warm"):
+def test_what_measuring_compiles_is_in_no_counter(tmp_path: Path) -> None:
+    def counters(*, measure: bool) -> dict[tuple[str | None, str], int]:
         torch._dynamo.reset()
-        with record(name, store=tmp_path, strict=True, keep_caches=True) as recording:
-            torch.compile(lambda x: torch.softmax(torch.sin(x) * new, -1))(torch.ones(4, 17))
-        recorded.append(recording.run_id)
+        with record("counted", store=tmp_path, strict=True) as recording, torch.no_grad():
+            torch.compile(torch.sin)(torch.ones(4))
+            if measure:
+                recording.compare(torch.nn.Softmax(-1), (torch.ones(4, 6),))
+            torch.compile(torch.cos)(torch.ones(4))
+        counted = Library(tmp_path).ask(records_of, Counter, recording.run_id)
+        return {(counter.graph_id, counter.name): counter.value for counter in counted}
+
+    alone, beside = counters(measure=False), counters(measure=True)
+    assert [name for graph, name in alone if graph is None]
+    assert sorted((name, value) for (_, name), value in beside.items()) == sorted(
+        (name, value) for (_, name), value in alone.items()
+    )
+
+
+CACHED = """
+import sys
+import torch
+from fusionscope.collector import record
+
+def gated(x, weight):
+    return torch.sigmoid(x @ weight) * torch.cos(x @ weight) * float(sys.argv[2])
+
+with record("cached", store=sys.argv[1], strict=True, keep_caches=True) as recording:
+    torch.compile(gated)(torch.ones(8, 16), torch.ones(16, 16, requires_grad=True)).sum().backward()
+print(recording.run_id)
+"""
+DECISIONS = (FusionGroup, FusionDecision, KernelCall, Buffer, PartitionChoice, PassChange, NodeLink, GraphNode)
+
+
+def test_a_process_that_finds_its_graphs_cached_shows_the_decisions_of_the_one_that_took_them(tmp_path: Path) -> None:
+    """Three processes with one cache, and a constant that it never met; the third has them from the first as well."""
+    command = [sys.executable, "-c", CACHED, str(tmp_path), str(time.time())]
+    cold, *warm = (subprocess.run(command, text=True, capture_output=True, check=True).stdout.strip() for _ in range(3))
     ask = Library(tmp_path).ask
-    cold, warm = (ask(records_of, Compile, run_id)[0] for run_id in recorded)
-    assert (cold.cache_state, cold.decisions_from_run) == ("miss", None)
-    assert (warm.cache_state, warm.decisions_from_run, warm.fx_key) == ("hit", recorded[0], cold.fx_key)
-    for kind in (FusionGroup, FusionDecision, KernelCall, Buffer):
-        assert ask(records_of, kind, recorded[0])
-        assert ask(records_of, kind, recorded[1]) == ask(records_of, kind, recorded[0])
-    (graph,) = (g for g in ask(records_of, Graph, recorded[1]) if g.stage == "post_grad")
-    assert graph.output_code
+    (first,) = ask(records_of, Compile, cold)
+    assert (first.cache_state, first.decisions_from_run) == ("miss", None)
+    for run_id in warm:
+        (cached,) = ask(records_of, Compile, run_id)
+        assert (cached.cache_state, cached.decisions_from_run, cached.fx_key) == ("hit", cold, first.fx_key)
+        for kind in DECISIONS:
+            assert ask(records_of, kind, cold), kind
+            assert set(map(repr, ask(records_of, kind, run_id))) == set(map(repr, ask(records_of, kind, cold))), kind
+        graphs = {graph.graph_id: graph for graph in ask(records_of, Graph, run_id)}
+        assert graphs.keys() == {graph.graph_id for graph in ask(records_of, Graph, cold)}
+        assert graphs["0/0.forward"].output_code
+    assert Library(tmp_path).check() == []
 
 
 @pytest.mark.slow

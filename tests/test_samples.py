@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import torch
 
+from fusionscope.app.figures.boxes import breadth
+from fusionscope.app.figures.dag import KernelGraph, kernel_graph
+from fusionscope.app.figures.dag_colours import Paint
+from fusionscope.app.figures.dag_items import LEVELS, Facts, tree
 from fusionscope.collector import record
 from fusionscope.sample_models import SAMPLES, WANT_GPU, look_for
 from fusionscope.storage import records
 from fusionscope.storage.library import Library
+from fusionscope.storage.queries import fusion, fusion_ops, graphs
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.queries.replay import groups_after, rounds
 
+Box = tuple[str, float, float, float, float]  # id, centre, size
 ON_CPU = sorted(SAMPLES.keys() - WANT_GPU)
 
 
@@ -78,6 +86,54 @@ def test_replaying_a_sample_gives_its_final_groups(name: str, samples: Recorded)
         steps = samples.library.ask(rounds, run_id, graph)
         assert groups_after(nodes, steps, len(steps)) == groups
         assert groups_after(nodes, steps, 0) == {node: (node,) for node in nodes}
+
+
+def pictures(name: str, level: str, samples: Recorded) -> Iterator[KernelGraph]:
+    """The fusion graphs of a sample at a level."""
+    run_id, ask = samples.run_id(name), samples.library.ask
+    for graph in ask(graphs.decided_graphs, run_id):
+        queries = (fusion.groups, fusion_ops.handovers, fusion.lowerings, fusion_ops.ops, fusion_ops.uses)
+        facts = Facts(*(ask(query, run_id, graph.graph_id) for query in queries))
+        yield kernel_graph([("", tree(facts, level, frozenset()))], Paint())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ON_CPU)
+def test_no_two_boxes_of_a_sample_overlap_and_no_label_is_cut(name: str, level: str, samples: Recorded) -> None:
+    for drawn in pictures(name, level, samples):
+        boxes = [(n["id"], n["x"], n["y"], n["boxWidth"], n["boxHeight"]) for n in drawn.network.nodes]
+        frames = [(f.id, f.x + f.width / 2, f.y + f.height / 2, f.width, f.height) for f in drawn.frames]
+        assert boxes
+        assert [(a[0], b[0]) for a, b in combinations(boxes, 2) if overlap(a, b)] == []
+        assert [(a[0], b[0]) for a in frames for b in [*boxes, *frames] if overlap(a, b) and not nested(a, b)] == []
+        for node in drawn.network.nodes:  # as canvas_drawing.js writes them: 12 pixels, 0.602 of that a character
+            sign = 22 if node["opens"] else 0
+            needed = [13 + breadth(line) * 7.22 + (sign if i == 0 else 0) for i, line in enumerate(node["lines"])]
+            assert max(needed) < node["boxWidth"], node["lines"]
+        assert all(breadth(frame.label) * 6.93 + 34 <= frame.width for frame in drawn.frames)
+
+
+@pytest.mark.slow
+def test_what_the_forward_saves_leads_to_the_groups_that_use_it_in_the_backward(samples: Recorded) -> None:
+    run_id, ask = samples.run_id("transformer_step"), samples.library.ask
+    forward, backward = sorted(ask(graphs.decided_graphs, run_id), key=lambda graph: graph.direction == "backward")
+    links = ask(fusion_ops.saved_links, run_id, forward.graph_id, backward.graph_id)
+    groups = [{g.group_id for g in ask(fusion.groups, run_id, graph.graph_id)} for graph in (forward, backward)]
+    joined = [link for link in links if link.src_groups and link.dst_groups]
+    assert len(joined) >= 5
+    assert all(set(link.src_groups) <= groups[0] and set(link.dst_groups) <= groups[1] for link in joined)
+    assert all(link.bytes for link in joined)
+
+
+def overlap(a: Box, b: Box) -> bool:
+    return abs(a[1] - b[1]) < (a[3] + b[3]) / 2 - 1 and abs(a[2] - b[2]) < (a[4] + b[4]) / 2 - 1
+
+
+def nested(a: Box, b: Box) -> bool:
+    """Whether one of the two lies inside the other."""
+    across, along = abs(a[1] - b[1]), abs(a[2] - b[2])
+    return across <= abs(a[3] - b[3]) / 2 and along <= abs(a[4] - b[4]) / 2
 
 
 @pytest.mark.slow

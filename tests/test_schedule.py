@@ -31,14 +31,14 @@ from fusionscope.collector.observations import (
 from fusionscope.storage import records
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import schedule
-from fusionscope.storage.queries.replay import Fusion, groups_after, rounds
+from fusionscope.storage.queries.replay import groups_after, rounds
 from fusionscope.storage.queries.runs import library_runs
 
 ON_A_GPU = """
 import torch
 
 def model(a, b, x, w, p, q, u, v):
-    scaled = torch._foreach_mul(torch._foreach_add(a, b), 2.0)  # two lists, then a loop on one item
+    scaled = torch._foreach_mul(torch._foreach_add(a, b), w.amax())  # lists, one value for all; then a loop on an item
     y = x * w
     rows, columns = y.sum(-1, keepdim=True), (x * 2.0).sum(0)  # reductions in different orders
     added, tripled = u + 1, v * 3.0
@@ -156,8 +156,17 @@ def test_replaying_gives_foreach_combo_and_mix_order_groups_too(gpu: Recorded) -
     steps = gpu._library.ask(rounds, gpu._run_id, INFERENCE)
     nodes = [node for members in final.values() for node in members]
     assert {name: set(members) for name, members in groups_after(nodes, steps, len(steps)).items()} == final
-    assert steps[0] == Fusion(0, None, "op0", "op1", "op0_op1_op2", ("op2",))
+    assert (steps[0].round, steps[0].order_taken, len(steps[0].others)) == (0, None, 1)
     assert (steps[-1].order_taken, steps[-1].result in final) == (None, True)
+
+
+@pytest.mark.slow
+def test_what_is_together_from_the_start_was_not_missed(gpu: Recorded) -> None:
+    (foreach,) = (g.members for g in gpu.of(records.FusionGroup, INFERENCE) if g.kind == "foreach")
+    shared = [e for e in gpu.of(records.IrEdge, INFERENCE) if e.dst in foreach and e.src not in foreach]
+    assert len(shared) == 3
+    untested = [d for d in gpu.of(records.FusionDecision, INFERENCE) if d.verdict == "untested"]
+    assert not [d for d in untested if {d.a, d.b} <= set(foreach)]
 
 
 @pytest.mark.slow

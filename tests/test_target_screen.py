@@ -114,9 +114,12 @@ def test_the_kernels_page_shows_registers_and_says_what_is_undecided(
     assert "Times are not recorded: there is no H200 here" in shown
 
 
+TABS = ["Source", "Operators", "Decisions", "Configurations", "PTX", "SASS", "Calls"]
+
+
 def test_ptx_and_sass_stand_in_tabs_of_their_own(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = drawn(store, "kernels.py", monkeypatch, kernel=SOFTMAX)
-    assert [tab.label for tab in app.tabs] == ["Source", "Operators", "Calls", "Configurations", "PTX", "SASS"]
+    assert [tab.label for tab in app.tabs] == TABS
     first = "XBLOCK=1 num_warps=8 num_stages=1"
     assert {f"ptx of {first}", f"sass of {first}"} <= {str(code.value) for code in app.code}
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,14 +19,17 @@ import torch
 
 from fusionscope.collector import targets
 from fusionscope.collector.cli import main
+from fusionscope.collector.targets import stand_in
 from fusionscope.collector.targets.presence import present
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import autotune
 from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.queries.kernel_match import kernel_matches
 from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.records import (
     DeviceFact,
     HookStatus,
+    IrNode,
     Kernel,
     KernelCode,
     KernelConfig,
@@ -32,6 +40,7 @@ from fusionscope.storage.records import (
 )
 
 MODELS = {
+    "target_programs": Path(__file__).with_name("target_programs.py").read_text(),
     "rows": """
 import torch
 
@@ -91,8 +100,6 @@ def drive(compiled, inputs):
 """,
 }
 R = TypeVar("R")
-SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-USED = re.compile(r"Used (\d+) registers")
 pytestmark = pytest.mark.slow
 
 
@@ -139,6 +146,16 @@ def test_a_long_softmax_is_one_kernel_on_an_a100_and_three_on_an_h100(recorded: 
     assert len(names(recorded("rows", "H100"))) == 3
 
 
+def test_two_gpus_beside_each_other_show_one_softmax_kernel_against_three(recorded: Record, tmp_path: Path) -> None:
+    both, runs = Library(tmp_path / "store"), [recorded("rows", gpu) for gpu in ("A100", "H100")]
+    for run in runs:
+        both.import_path(Library(run.store).export_run(run.run_id, tmp_path / f"{run.run_id}.fusionscope"))
+    (row,) = both.ask(kernel_matches, runs[0].run_id, runs[1].run_id)
+    assert (len(row.a), len(row.b), row.matched_by) == (1, 3, "operations")
+    assert "kernels" in row.differs
+    assert {(op.file, op.line) for op in row.ops if op.file} == {("rows.py", 5)}
+
+
 def test_the_run_says_for_which_gpu_it_is_and_that_it_is_not_here(recorded: Record) -> None:
     run = recorded("rows", "H100")
     (row,) = run.all_of(Run)
@@ -158,34 +175,64 @@ def test_grids_are_those_of_the_launch(recorded: Record) -> None:
     assert (config.grid, config.chosen) == ("256, 1, 1", True)
 
 
-def assembled(ptx: str, folder: Path) -> tuple[int, int, int]:
-    """Registers and spill bytes that `ptxas -v` tells, and REG that `cuobjdump -res-usage` tells, for the same PTX."""
+@dataclass(frozen=True)
+class Told:
+    """What NVIDIA's tools and Triton tell of one kernel in one configuration."""
+
+    used: int  # registers, ptxas -v
+    reg: int  # cuobjdump -res-usage
+    spill_bytes: int  # stores and loads, ptxas -v
+    stack: int  # bytes of local memory, cuobjdump -res-usage
+    shared: int  # metadata that Triton keeps beside the kernel
+
+
+def assembled(ptx: str, name: str, folder: Path) -> Told:
+    """Assemble the PTX again, by the tools that come with Triton, and find it in Triton's cache."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
     from triton import knobs
 
-    source, cubin = folder / "kernel.ptx", folder / "kernel.cubin"
+    source = folder / f"{hashlib.sha256(ptx.encode()).hexdigest()}.ptx"
     source.write_text(ptx)
     # Triton's own flags since 3.7 (triton/backends/nvidia/compiler.py, make_cubin)
     flags = ["-lineinfo", "-v", "--regAllocOptLevel=2", "--gpu-name=sm_90a"]
-    command = [knobs.nvidia.ptxas.path, *flags, str(source), "-o", str(cubin)]
+    command = [knobs.nvidia.ptxas.path, *flags, str(source), "-o", str(source.with_suffix(".cubin"))]
     log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    usage = [knobs.nvidia.cuobjdump.path, "-res-usage", str(cubin)]
+    usage = [knobs.nvidia.cuobjdump.path, "-res-usage", str(source.with_suffix(".cubin"))]
     told = subprocess.run(usage, capture_output=True, text=True, check=True).stdout
-    spills, used, reg = SPILLS.search(log), USED.search(log), re.search(r"REG:(\d+)", told)
-    assert spills
-    assert used
-    assert reg
-    return int(used[1]), int(spills[1]) + int(spills[2]), int(reg[1])
+    stores, loads = number(r"(\d+) bytes spill stores", log), number(r"(\d+) bytes spill loads", log)
+    kept = next(text for text in Path(cache_dir()).glob(f"triton/*/*/{name}.ptx") if text.read_text() == ptx)
+    shared = json.loads(kept.with_suffix(".json").read_text())["shared"]
+    used, reg, stack = number(r"Used (\d+) registers", log), number(r"REG:(\d+)", told), number(r"STACK:(\d+)", told)
+    return Told(used, reg, stores + loads, stack, shared)
 
 
-def test_registers_and_spills_are_what_nvidias_tools_say_of_the_same_ptx(recorded: Record, tmp_path: Path) -> None:
-    run = recorded("norms", "H200")
+def number(pattern: str, text: str) -> int:
+    """The number that the pattern finds."""
+    found = re.search(pattern, text)
+    assert found, (pattern, text)
+    return int(found[1])
+
+
+@pytest.mark.parametrize(("model", "least"), [("norms", 8), ("target_programs", 40)])
+def test_registers_spills_and_shared_memory_are_what_nvidias_tools_and_triton_say(
+    recorded: Record, model: str, least: int, tmp_path: Path
+) -> None:
+    run = recorded(model, "H200")
     ptx = {(code.kernel_id, code.config): code.text for code in run.all_of(KernelCode) if code.kind == "ptx"}
     configs = run.all_of(KernelConfig)
-    assert len(ptx) == len(configs) >= 8
-    for config in configs:
-        registers, spilled, reg = assembled(ptx[config.kernel_id, config.config], tmp_path)
-        assert (config.registers, config.registers, config.spill_bytes) == (registers, reg, spilled), config
-    assert any(config.spill_bytes for config in configs)
+    assert {kernel_id for kernel_id, _ in ptx} == {k.kernel_id for k in run.all_of(Kernel) if k.backend == "triton"}
+    assert len(ptx) == len(configs) >= least
+
+    def told(config: KernelConfig) -> Told:
+        return assembled(ptx[config.kernel_id, config.config], config.kernel_id.rpartition("/")[2], tmp_path)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for config, tools in zip(configs, pool.map(told, configs), strict=True):
+            assert (config.registers, config.registers) == (tools.used, tools.reg), config
+            assert (config.spill_bytes, config.n_spills) == (tools.spill_bytes, tools.stack // 4), config
+            assert config.shared_bytes == tools.shared, config
+    directions = {kernel_id.rpartition("/")[0].rpartition(".")[2] for kernel_id, _ in ptx}
+    assert directions == {"forward", "backward"}
 
 
 def test_spills_and_occupancy_of_a_fat_configuration_are_told(recorded: Record) -> None:
@@ -193,6 +240,30 @@ def test_spills_and_occupancy_of_a_fat_configuration_are_told(recorded: Record) 
     assert (worst.registers, worst.occupancy, worst.occupancy_limit) == (255, 0.125, "registers")
     assert worst.n_spills
     assert worst.chosen is None
+
+
+def test_what_an_operation_costs_is_found_by_compiling_without_it(
+    recorded: Record, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded("rows", "A100")
+    (kernel,) = [kernel for kernel in run.all_of(Kernel) if kernel.backend == "triton"]
+    (config,) = run.all_of(KernelConfig)
+    assert main(["registers", run.run_id, kernel.name, "--store", str(run.store), "--json"]) == 0
+    whole, *without = json.loads(capfd.readouterr().out)
+    assert (whole["without"], whole["kernels"]) == (None, 1)
+    assert (whole["registers"], whole["spill_bytes"]) == (config.registers, config.spill_bytes)
+    assert {found["without"] for found in without} == {node.ir_node for node in run.all_of(IrNode)}
+    assert all(found["kernels"] > 1 and found["moved"] > whole["moved"] for found in without)
+
+
+def test_registers_asks_for_a_fused_kernel_of_a_target_run(
+    recorded: Record, example_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded("rows", "A100")
+    assert main(["registers", run.run_id, "nothing", "--store", str(run.store)]) == 2
+    assert "there is no Triton kernel 'nothing': give one of 0/0.inference/triton_" in capsys.readouterr().err
+    assert main(["registers", "mlp", "cpp_fused_relu_0", "--store", str(example_store)]) == 2
+    assert "was not recorded by `fusionscope record … --target GPU`" in capsys.readouterr().err
 
 
 def test_sass_is_kept_where_the_disassembler_is(recorded: Record) -> None:
@@ -276,6 +347,22 @@ def test_what_is_missing_is_one_sentence(
     target = "H300" if without == "target" else "H200"
     assert main(["record", "mlp_parameters", "--target", target]) == 2
     assert capsys.readouterr().err == f"fusionscope: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "sentence"),
+    [
+        ("/nowhere/g++", "the C++ compiler /nowhere/g++ could not be run: No such file or directory"),
+        ("false", "false could not build the stand-in for the GPU: no message"),
+    ],
+)
+def test_a_compiler_that_does_not_work_is_one_sentence(
+    compiler: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    with pytest.raises(stand_in.StandInFailed, match=f"^{re.escape(sentence)}$"):
+        stand_in.load()
 
 
 def test_a_target_is_a_device_already(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,45 +1,88 @@
-"""Memory over time: a plan as a step area above the lifetimes of its buffers, and curves with an axis of their own."""
+"""Memory over a plan or a measured step: curves above the lifetimes of blocks, on one axis, and small curves."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from fusionscope.app import style
-from fusionscope.storage.queries.memory import Lifetime, Point
+from fusionscope.app.figures.packing import pack, start_of, stop_of
+from fusionscope.storage.queries.blocks import Level, Span
+from fusionscope.storage.queries.memory import Point
 
-DRAWN = 1500  # rectangles; the largest are kept, a browser gets slow beyond
 PEAK = "#D55E00"
 CURSOR = "#8C8C8C"
+BAND = "small blocks"
+HEIGHT = 540
 
 
-def plan_figure(points: Sequence[Point], lifetimes: Sequence[Lifetime], peak: int, step: int) -> go.Figure:
-    """The plan's live bytes after each wrapper step, and each buffer as a rectangle from allocation to release.
+@dataclass(frozen=True)
+class Overlay:
+    """A second curve on the same axis."""
 
-    Both share the x axis. The height of a rectangle is its size; where it stands has no meaning.
+    name: str
+    colour: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that one picture shows."""
+
+    points: Sequence[Point]
+    spans: Sequence[Span]
+    band: Sequence[Level]
+    peak: Point
+    chosen: Point
+    axis: str = "order"  # order, time
+    axis_title: str = "wrapper step"
+    title: str = "the plan"
+    lit: str | None = None  # key of the block that is lit
+    overlays: Sequence[Overlay] = field(default=())
+
+    def x(self, point: Point) -> float:
+        """Where a point stands on the axis."""
+        return float(point.step) if self.axis == "order" else point.time_us or 0.0
+
+    @property
+    def end(self) -> float:
+        """Just beyond the last point."""
+        last = self.x(self.points[-1])
+        return last + (1.0 if self.axis == "order" else max(last / 100, 1.0))
+
+
+def timeline_figure(picture: Picture) -> go.Figure:
+    """Live bytes above, each drawn block below as a rectangle from its allocation to its end.
+
+    The height of a rectangle is its size; where it stands has no meaning, except that blocks which take over each
+    other's memory share a row. What is not drawn one by one is the band at the bottom, as high as their sum.
     """
-    end = points[-1].step + 1
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.4, 0.6], vertical_spacing=0.09)
-    figure.add_trace(_area(points, end, style.MEMORY_COLOURS["intermediate"]), row=1, col=1)
-    drawn = sorted(_planned(lifetimes), key=lambda life: -(life.bytes or 0))[:DRAWN]
-    offsets = pack(drawn, end)
-    top = max((offsets[life.buffer] + (life.bytes or 0) for life in drawn), default=1)
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.4, 0.6], vertical_spacing=0.08)
+    figure.add_trace(_area(picture), row=1, col=1)
+    for overlay in picture.overlays:
+        figure.add_trace(_line(overlay, picture.x), row=1, col=1)
+    floor = max((level.bytes for level in picture.band), default=0)
+    if picture.band:
+        figure.add_trace(_band(picture), row=2, col=1)
+    offsets = pack(picture.spans, picture.end, floor)
+    top = max((offsets[span.key] + span.bytes for span in picture.spans), default=max(floor, 1))
     for category in style.MEMORY_COLOURS:
-        inside = [life for life in drawn if life.category == category]
+        inside = [span for span in picture.spans if span.category == category]
         if inside:
-            figure.add_trace(_rectangles(category, inside, offsets, end, top), row=2, col=1)
-    _byte_axis(figure, max(point.live_bytes for point in points), min(point.live_bytes for point in points), row=1)
+            figure.add_trace(_rectangles(category, inside, offsets, picture, top), row=2, col=1)
+    every = [*picture.points, *(point for overlay in picture.overlays for point in overlay.points)]
+    _byte_axis(figure, max(p.live_bytes for p in every), min(p.live_bytes for p in every), row=1)
     _byte_axis(figure, top, 0, row=2)
-    for row, title in ((1, "live bytes after each step"), (2, "buffers, as high as they are large")):
-        _title(figure, row, title)
-    _mark(figure, points, peak, step)
-    figure.update_xaxes(range=[points[0].step, end], showgrid=False, zeroline=False)
-    figure.update_xaxes(title_text="wrapper step", title_standoff=6, row=2)
-    return _framed(figure, 460)
+    _title(figure, 1, f"{picture.title}: live bytes above the entry of the call")
+    _title(figure, 2, "blocks, as high as they are large")
+    _mark(figure, picture)
+    figure.update_xaxes(range=[picture.x(picture.points[0]), picture.end], showgrid=False, zeroline=False)
+    figure.update_xaxes(title_text=picture.axis_title, title_standoff=4, row=2)
+    return _framed(figure, HEIGHT).update_layout(legend={"y": -0.1, "yanchor": "top", "x": 0, "xanchor": "left"})
 
 
 def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) -> go.Figure:
@@ -47,8 +90,9 @@ def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) 
 
     `most` is the top of the y axis in bytes, the same for curves that stand side by side.
     """
-    figure = go.Figure(_area(points, points[-1].step + 1, colour))
     peak = max(points, key=lambda point: point.live_bytes)
+    picture = Picture(points, (), (), peak, peak)
+    figure = go.Figure(_area(picture, colour))
     figure.add_trace(
         go.Scatter(
             x=[peak.step],
@@ -61,76 +105,53 @@ def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) 
     )
     _byte_axis(figure, most, min(point.live_bytes for point in points))
     figure.update_xaxes(title_text=x_title, title_standoff=4, showgrid=False, zeroline=False)
-    return _framed(figure, 210)
+    return _framed(figure, 190)
 
 
-def pack(lifetimes: Sequence[Lifetime], end: int) -> dict[str, int]:
-    """An offset for each buffer so that no two overlap: the largest area goes lowest, first fit.
-
-    Buffers that take over each other's memory stand in one row.
-    """
-    chains = _chains(lifetimes)
-    spans = {root: (min(_start(b) for b in chain), max(_stop(b, end) for b in chain)) for root, chain in chains.items()}
-    heights = {root: max(b.bytes or 0 for b in chain) for root, chain in chains.items()}
-    placed: list[tuple[int, int, int, int]] = []  # start, stop, bottom, top
-    offsets: dict[str, int] = {}
-    for root in sorted(
-        chains, key=lambda root: (-heights[root] * (spans[root][1] - spans[root][0]), spans[root], root)
-    ):
-        start, stop = spans[root]
-        bottom = _lowest([(lo, hi) for begin, until, lo, hi in placed if begin < stop and start < until], heights[root])
-        placed.append((start, stop, bottom, bottom + heights[root]))
-        offsets |= {b.buffer: bottom for b in chains[root]}
-    return offsets
-
-
-def _lowest(taken: list[tuple[int, int]], height: int) -> int:
-    """The lowest gap between taken intervals that holds `height`."""
-    bottom = 0
-    for low, high in sorted(taken):
-        if low - bottom >= height:
-            break
-        bottom = max(bottom, high)
-    return bottom
+def shares_figure(shares: Sequence[tuple[str, int]]) -> go.Figure:
+    """What is alive by category, as one stacked bar; `shares` are bytes by category, most first."""
+    figure = go.Figure()
+    for category, size in shares:
+        figure.add_trace(
+            go.Bar(
+                orientation="h",
+                x=[size],
+                y=[""],
+                name=category,
+                marker={"color": colour_of(category)},
+                text=[style.size(size)],
+                textposition="inside",
+                insidetextanchor="middle",
+                insidetextfont={"color": "#111111", "size": 11},
+                textangle=0,
+                hovertext=[f"{style.plot_text(category)}: {style.size(size)} ({style.number(size)} B)"],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
+        )
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    framed = _framed(figure, 84)
+    legend = {"y": 1.02, "x": 0, "xanchor": "left", "traceorder": "normal"}
+    return framed.update_layout(barmode="stack", legend=legend, margin={"l": 0, "r": 0, "t": 40, "b": 4})
 
 
-def _chains(lifetimes: Sequence[Lifetime]) -> dict[str, list[Lifetime]]:
-    """Buffers by the one whose memory they ended up with."""
-    known = {life.buffer: life for life in lifetimes}
-    chains: dict[str, list[Lifetime]] = {}
-    for life in lifetimes:
-        root = life
-        while root.reuses in known and known[root.reuses] is not life:
-            root = known[root.reuses]
-        chains.setdefault(root.buffer, []).append(life)
-    return chains
+def colour_of(category: str) -> str:
+    """The colour of a category; one that the palette lacks is grey."""
+    return style.MEMORY_COLOURS.get(category, style.GREY)
 
 
-def _planned(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
-    """Buffers that the call allocates or frees. The inputs and weights that it leaves alone would fill the picture."""
-    return [life for life in lifetimes if life.bytes and not (life.at_entry and life.freed_at is None)]
-
-
-def _start(life: Lifetime) -> int:
-    return life.allocated_at or 0
-
-
-def _stop(life: Lifetime, end: int) -> int:
-    return end if life.freed_at is None else max(life.freed_at, _start(life) + 1)
-
-
-def _area(points: Sequence[Point], end: int, colour: str) -> go.Scatter:
+def _area(picture: Picture, colour: str = style.MEMORY_COLOURS["intermediate"]) -> go.Scatter:
     """Live bytes as a filled step line that holds each value until the next step."""
-    steps = [point.step for point in points] + [end]
-    values = [point.live_bytes for point in points]
+    points = picture.points
     texts = [
-        f"step {p.step}: {style.size(p.live_bytes)} ({style.number(p.live_bytes)} B)<br>{_safe(p.label)}"
+        f"step {p.step}: {style.size(p.live_bytes)} ({style.number(p.live_bytes)} B)<br>"
+        f"{style.plot_text(p.label or '', 80)}"
         for p in points
     ]
     return go.Scatter(
-        x=steps,
-        y=[*values, values[-1]],
-        customdata=[[step] for step in (*steps[:-1], steps[-2])],
+        x=[*map(picture.x, points), picture.end],
+        y=[*(p.live_bytes for p in points), points[-1].live_bytes],
+        customdata=[["step", p.step] for p in (*points, points[-1])],
         text=[*texts, texts[-1]],
         mode="lines",
         line={"shape": "hv", "width": 1.5, "color": colour},
@@ -141,60 +162,88 @@ def _area(points: Sequence[Point], end: int, colour: str) -> go.Scatter:
     )
 
 
-def _rectangles(category: str, lives: Sequence[Lifetime], offsets: dict[str, int], end: int, top: int) -> go.Bar:
-    colour = style.MEMORY_COLOURS[category]
-    heights = [life.bytes or 0 for life in lives]
+def _line(overlay: Overlay, x: Callable[[Point], float]) -> go.Scatter:
+    return go.Scatter(
+        x=[x(point) for point in overlay.points],
+        y=[point.live_bytes for point in overlay.points],
+        mode="lines",
+        line={"shape": "hv", "width": 1.5, "color": overlay.colour},
+        name=style.plot_text(overlay.name),
+        hovertemplate="%{y} B<extra></extra>",
+    )
+
+
+def _band(picture: Picture) -> go.Scatter:
+    levels = picture.band
+    return go.Scatter(
+        x=[*(level.x for level in levels), picture.end],
+        y=[*(level.bytes for level in levels), levels[-1].bytes],
+        mode="lines",
+        line={"shape": "hv", "width": 0.8, "color": style.GREY},
+        fill="tozeroy",
+        fillcolor=_pale(style.GREY),
+        name=BAND,
+        hovertemplate=f"{BAND}: %{{y}} B<extra></extra>",
+    )
+
+
+def _rectangles(category: str, spans: Sequence[Span], offsets: dict[str, int], picture: Picture, top: int) -> go.Bar:
     return go.Bar(
         orientation="h",
-        base=[_start(life) for life in lives],
-        x=[_stop(life, end) - _start(life) for life in lives],
-        y=[offsets[life.buffer] + height / 2 for life, height in zip(lives, heights, strict=True)],
-        width=heights,
-        text=[f"{life.buffer} · {style.size(life.bytes)}" for life in lives],
+        base=[start_of(span) for span in spans],
+        x=[stop_of(span, picture.end) - start_of(span) for span in spans],
+        y=[offsets[span.key] + span.bytes / 2 for span in spans],
+        width=[span.bytes for span in spans],
+        text=[f"{style.plot_text(span.name, 28)} · {style.size(span.bytes)}" for span in spans],
         textposition="inside",
         insidetextanchor="middle",
         insidetextfont={"color": "#111111", "size": 11},
         textangle=0,
-        customdata=[[_start(life)] for life in lives],
-        hovertext=[_story(life) for life in lives],
+        customdata=[["block", span.key] for span in spans],
+        hovertext=[_story(span) for span in spans],
         hovertemplate="%{hovertext}<extra></extra>",
-        marker={"color": colour, "line": {"color": "rgba(0,0,0,0.35)", "width": _borders(heights, top)}},
+        marker={"color": colour_of(category), "line": _borders(spans, picture.lit, top)},
         name=category,
     )
 
 
-def _borders(heights: Sequence[int], top: int) -> list[float]:
-    """Width of each border: none around a sliver, which would be all border."""
-    return [0.6 if height > top / 80 else 0.0 for height in heights]
+def _borders(spans: Sequence[Span], lit: str | None, top: int) -> dict[str, list[object]]:
+    """None around a sliver, which would be all border; a strong one around the block that is lit."""
+    return {
+        "width": [3.0 if span.key == lit else 0.6 if span.bytes > top / 80 else 0.0 for span in spans],
+        "color": [PEAK if span.key == lit else "rgba(0,0,0,0.35)" for span in spans],
+    }
 
 
-def _story(life: Lifetime) -> str:
-    """Hover text: what the buffer is and how long it lives."""
-    until = "outlives the call" if life.freed_at is None else f"freed at step {life.freed_at}"
+def _story(span: Span) -> str:
+    """Hover text: what the block is and how long it lives."""
+    begins = "there at entry" if span.first is None else f"from {style.number(span.first)}"
+    ends = "outlives the call" if span.last is None else f"to {style.number(span.last)}"
     lines = [
-        f"{life.buffer} · {style.size(life.bytes)} · {life.category}",
-        f"holds {life.ops[0]}" if life.ops else "",
-        life.kernel or "",
-        f"{style.source_line(life.file, life.line)} {(life.source_text or '').strip()}" if life.file else "",
-        ("there at entry" if life.at_entry else f"allocated at step {life.allocated_at}")
-        + f", last used at {style.number(life.last_use)}, {until}",
-        f"takes over the memory of {life.reuses}" if life.reuses else "",
+        f"{style.plot_text(span.name, 60)} · {style.size(span.bytes)} ({style.number(span.bytes)} B) · {span.category}",
+        style.plot_text(span.label, 80) if span.label and span.label != span.name else "",
+        f"{begins} {ends}",
+        f"takes over the memory of {style.plot_text(span.reuses)}" if span.reuses else "",
     ]
-    return "<br>".join(_safe(line) for line in lines if line)
+    return "<br>".join(line for line in lines if line)
 
 
-def _mark(figure: go.Figure, points: Sequence[Point], peak: int, step: int) -> None:
-    """A line through both rows at the peak, and a grey one at the chosen step."""
-    most = next(point.live_bytes for point in points if point.step == peak)
-    figure.add_vline(peak + 0.5, line={"color": PEAK, "width": 1.5, "dash": "dash"})
-    middle = (points[0].step + points[-1].step) / 2
-    side, shift = ("left", 5) if peak < middle else ("right", -5)
+def _mark(figure: go.Figure, picture: Picture) -> None:
+    """A line through both rows at the peak, a grey one at the chosen step, and the life of the block that is lit."""
+    middle = 0.5 if picture.axis == "order" else 0.0
+    peak = picture.x(picture.peak) + middle
+    figure.add_vline(peak, line={"color": PEAK, "width": 1.5, "dash": "dash"})
+    left = peak < picture.end / 2
     figure.add_annotation(
-        **{"x": peak + 0.5, "y": most, "row": 1, "col": 1, "xanchor": side, "yanchor": "bottom", "xshift": shift},
-        **{"text": f"peak {style.size(most)}, step {peak}", "showarrow": False, "font": {"color": PEAK}},
+        **{"x": peak, "y": picture.peak.live_bytes, "row": 1, "col": 1, "yanchor": "bottom", "showarrow": False},
+        **{"xanchor": "left" if left else "right", "xshift": 5 if left else -5, "font": {"color": PEAK}},
+        text=f"peak {style.size(picture.peak.live_bytes)}, step {picture.peak.step}",
     )
-    if step != peak:
-        figure.add_vline(step + 0.5, line={"color": CURSOR, "width": 1.5, "dash": "dot"})
+    if picture.chosen.step != picture.peak.step:
+        figure.add_vline(picture.x(picture.chosen) + middle, line={"color": CURSOR, "width": 1.5, "dash": "dot"})
+    lit = next((span for span in picture.spans if span.key == picture.lit), None)
+    if lit is not None:
+        figure.add_vrect(start_of(lit), stop_of(lit, picture.end), fillcolor=PEAK, opacity=0.12, line_width=0, row=1)
 
 
 def _title(figure: go.Figure, row: int, text: str) -> None:
@@ -237,11 +286,6 @@ def _framed(figure: go.Figure, height: int) -> go.Figure:
         uniformtext={"minsize": 9, "mode": "hide"},
     )
     return figure
-
-
-def _safe(text: str | None) -> str:
-    """Text of a model for plotly, which reads a small HTML."""
-    return html.escape(style.short(text or "", 80))
 
 
 def _pale(colour: str) -> str:

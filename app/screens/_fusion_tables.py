@@ -2,21 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
-from fusionscope.app import style
+from fusionscope.app import data, style
+from fusionscope.app.figures.dag_items import module_of
 from fusionscope.app.screens._absence import absence
-from fusionscope.app.screens._inspector import computed, lowering_reason, plain_words, scores
+from fusionscope.app.screens._fusion_diff import diff_table
+from fusionscope.app.screens._fusion_picture import Asked
+from fusionscope.app.screens._inspector import lowering_reason
+from fusionscope.app.screens._schedule import schedule_tables
+from fusionscope.app.screens._why import computed, plain_words, plain_words_of, scores
 from fusionscope.app.table import table
+from fusionscope.storage.queries import fusion, fusion_ops
 from fusionscope.storage.queries.fusion import Decision, Group, Lowering
+from fusionscope.storage.queries.fusion_diff import Match
+from fusionscope.storage.queries.fusion_ops import Op
+from fusionscope.storage.queries.fusion_refusals import Refusal
+from fusionscope.storage.queries.graphs import DecidedGraph
 from fusionscope.storage.queries.runs import RunSummary
 
 VERDICTS = ("refused", "fused", "legal", "untested")
 
 
+@st.fragment
+def tabs(run: RunSummary, graph: DecidedGraph, worklist: list[Refusal], matches: list[Match], asked: Asked) -> None:
+    """Every table of the screen; only the one that is open is made."""
+    ids = run.run_id, graph.graph_id
+    tables: dict[str, Callable[[], None]] = {
+        "Not fused": lambda: refusal_table(worklist, run),
+        "Every pair": lambda: ledger(data.ask(fusion.decisions, *ids), run),
+        "At lowering": lambda: lowering_table(data.ask(fusion.lowerings, *ids), run),
+        "Schedule": lambda: schedule_tables(run, graph.graph_id),
+        "As a table": lambda: twin(run, graph, asked.level),
+    }
+    if asked.against is not None:
+        tables["Against the other run"] = lambda: diff_table(matches, asked.against or "")
+    for tab, draw in zip(st.tabs(list(tables), key="table", bind="query-params"), tables.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw()
+
+
+def refusal_table(worklist: list[Refusal], run: RunSummary) -> None:
+    """What fusion missed, by what it cost: one row per reason and line of the model; a click shows the largest pair."""
+    if not worklist:
+        absence(run, ("fusion_pairs", "fusion_reasons"), "No pair that shares data ended in two groups.", "worklist")
+        return
+    words = {"refused": "refused", "untested": "never tested", "legal": "legal, not taken"}
+    present = [verdict for verdict in words if any(row.verdict == verdict for row in worklist)]
+    kinds = st.pills(
+        "Last word", present, default=present[:1], selection_mode="multi", key="missed", format_func=words.__getitem__
+    )
+    shown = [row for row in worklist if row.verdict in kinds]
+    if not shown:
+        style.note("Nothing is chosen.", "no-worklist")
+        return
+    chosen = table([_refusal(row) for row in shown], FORMATS, key=f"worklist-{kinds}", choose=True, config=WIDTHS)
+    style.note(
+        "A pair counts once, under the last answer that it got. bytes: what each second group would have spared by a "
+        "fusion with its best partner. Click a row to see its largest pair above.",
+        "worklist",
+    )
+    _show_once("worklist-shown", (kinds, chosen), None if chosen is None else (shown[chosen].a, shown[chosen].b))
+
+
+def _show_once(key: str, choice: object, pair: tuple[str, str] | None) -> None:
+    """Put a pair into the address when a row has just been chosen, not each time that the page is drawn."""
+    if pair is None or st.session_state.get(key) == choice:
+        return
+    st.session_state[key] = choice
+    st.query_params["node"], st.query_params["with"] = pair
+    st.rerun()
+
+
+def _refusal(row: Refusal) -> dict[str, object]:
+    return {
+        "bytes": row.bytes,
+        "pairs": row.pairs,
+        "source": style.source_line(row.file, row.line),
+        "line": (row.source_text or "").strip() or None,
+        "in plain words": plain_words_of(row.reason_code) or "could have been fused; another fusion was taken first",
+        "reason": row.reason,
+        "refused by": row.refused_by,
+        "direction": row.direction,
+        "largest: first": f"{row.a} ({computed(row.a_ops, 2)})",
+        "second": f"{row.b} ({computed(row.b_ops, 2)})",
+    }
+
+
 def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
     """Producers with several users: inlined or realized."""
-    style.section("Decided at lowering, before the scheduler", "lowering")
     if not lowerings:
         absence(
             run, ("realize",), "No producer in this graph was considered for sharing among several users.", "lowering"
@@ -50,10 +127,8 @@ def lowering_table(lowerings: list[Lowering], run: RunSummary) -> None:
     )
 
 
-@st.fragment
 def ledger(decisions: list[Decision], run: RunSummary) -> None:
     """Every tested pair, refusals by shared bytes first, with filters."""
-    style.section("Every pair that the scheduler tested", "ledger")
     if not decisions:
         absence(run, ("fusion_pairs", "fusion_reasons"), "The scheduler tested no pair in this graph.", "ledger")
         return
@@ -76,10 +151,15 @@ def ledger(decisions: list[Decision], run: RunSummary) -> None:
     )
 
 
-FORMATS = {"shared": style.size} | dict.fromkeys(("taken", "round", "ms apart", "ms fused"), style.number)
+FORMATS = {"shared": style.size, "bytes": style.size} | dict.fromkeys(
+    ("taken", "round", "ms apart", "ms fused"), style.number
+)
 WIDTHS = {
     name: {"width": width}
     for name, width in (
+        ("bytes", 84),
+        ("pairs", 60),
+        ("line", 260),
         ("a", 84),
         ("b", 84),
         ("a computes", 190),
@@ -125,28 +205,50 @@ def _row(decision: Decision) -> dict[str, object]:
     return row
 
 
-def group_table(groups: list[Group], key: str) -> None:
-    """The canvas as a table; a click selects the group. `key` names the graph and its run."""
-    style.section("Groups", "groups")
-    rows = [
-        {
-            "group": g.group_id,
-            "kernel": g.kernel,
-            "kind": style.KIND_NAMES[g.kind],
-            "nodes": len(g.members),
-            "ops": len(g.ops),
-            "reads": g.bytes_read,
-            "writes": g.bytes_written,
-            "call": g.call,
-            "computes": ", ".join(g.ops),
-            "again": "computed again" if g.recomputed else None,
-        }
-        for g in groups
-    ]
-    formats = {"reads": style.size, "writes": style.size, "call": style.number}
-    chosen = table(rows, formats, key=f"groups-{key}", choose=True, config={"computes": {"width": 420}})
-    style.note("The picture above as a table, in schedule order. Click a row to see it there.", "groups")
+def twin(run: RunSummary, graph: DecidedGraph, level: str) -> None:
+    """The canvas as a table, in schedule order; a click on a row selects it there."""
+    key = f"{run.run_id} {graph.graph_id} {level}"
+    groups = data.ask(fusion.groups, run.run_id, graph.graph_id)
+    ops = data.ask(fusion_ops.ops, run.run_id, graph.graph_id) if level == "op" else []
+    names = [f"{op.group_id}/{op.node}" for op in ops] or [group.group_id for group in groups]
+    rows = [_op(op) for op in ops] or [_group(group) for group in groups]
+    formats = {"reads": style.size, "writes": style.size, "bytes": style.size, "call": style.number}
+    chosen = table(rows, formats, key=f"twin-{key}", choose=True, config={"computes": {"width": 420}})
+    style.note("The picture above as a table, in schedule order. Click a row to see it there.", "twin")
     if chosen is not None and st.session_state.get(f"shown-{key}") != chosen:
         st.session_state[f"shown-{key}"] = chosen
-        st.query_params["node"] = groups[chosen].group_id
+        st.query_params["node"] = names[chosen]
+        st.query_params.pop("with", None)
         st.rerun()
+
+
+def _group(group: Group) -> dict[str, object]:
+    return {
+        "group": group.group_id,
+        "kernel": group.kernel,
+        "kind": style.KIND_NAMES[group.kind],
+        "nodes": len(group.members),
+        "ops": len(group.ops),
+        "reads": group.bytes_read,
+        "writes": group.bytes_written,
+        "call": group.call,
+        "module": module_of([group]),
+        "source": style.source_line(group.file, group.line),
+        "computes": ", ".join(group.ops),
+        "again": "computed again" if group.recomputed else None,
+    }
+
+
+def _op(op: Op) -> dict[str, object]:
+    return {
+        "op": op.node,
+        "target": op.target,
+        "group": op.group_id,
+        "shape": "×".join(op.shape) if op.shape is not None else None,
+        "dtype": op.dtype,
+        "bytes": op.bytes,
+        "module": op.module_path,
+        "source": style.source_line(op.file, op.line),
+        "line": (op.source_text or "").strip() or None,
+        "again": "computed again" if op.recomputed else None,
+    }

@@ -46,7 +46,7 @@ def _choose_frame(frames: dict[str, list[DecidedGraph]], shown: DecidedGraph) ->
         list(frames).index(shown.compile_id),
         format_func=lambda key: _frame_title(frames[key]),
         key=f"frame-{shown.compile_id}",
-        width=340,
+        width=250,
     )
     return frames[compile_id]
 
@@ -69,7 +69,7 @@ def _choose_direction(inside: list[DecidedGraph], shown: DecidedGraph) -> Decide
 
 def _show(graph: DecidedGraph) -> None:
     """Write the choice into the URL; what was chosen inside the previous graph is forgotten."""
-    for name in ("node", "step"):
+    for name in ("node", "with", "open", "fused", "step"):
         st.query_params.pop(name, None)
     st.query_params["graph"] = graph.graph_id
 
@@ -78,5 +78,5 @@ def _frame_title(inside: list[DecidedGraph]) -> str:
     """`step, model.py:42 (0/0)`: a plain label; Streamlit shows the text of options as it is."""
     first = inside[0]
     where = style.source_line(first.file, first.line)
-    name = style.short(first.function or "frame", 24)
+    name = style.short(first.function or "frame", 18)
     return f"{name}, {where} ({first.compile_id})" if first.file else f"frame {first.compile_id}"

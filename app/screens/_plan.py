@@ -1,19 +1,34 @@
-"""The plan of one graph: its picture, and the buffers that are alive at a step."""
+"""The picture of a plan or a measured step, what is alive at the chosen moment, and the block that was clicked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
 from fusionscope.app import data, style
-from fusionscope.app.figures.memory_timeline import DRAWN, plan_figure
+from fusionscope.app.figures.memory_timeline import Overlay, Picture, shares_figure, timeline_figure
+from fusionscope.app.screens._scene import PLAN, axis_title, name_of
 from fusionscope.app.table import table
-from fusionscope.storage.queries import memory
-from fusionscope.storage.queries.memory import Curve, Lifetime, Point
+from fusionscope.storage.queries import blocks, live_set
+from fusionscope.storage.queries.blocks import Block, Scene
+from fusionscope.storage.queries.live_set import Alive
+from fusionscope.storage.queries.memory import Curve, Point
 
-FORMATS = {"bytes": style.size, "last use": style.number, "freed": style.number}
-WIDTHS = {"line": {"width": 260}, "computed by": {"width": 240}}
+MOST = 300  # rows of the live set; its largest
+FORMATS = {"bytes": style.size}
+WIDTHS = {"kept alive by": {"width": 460}, "line": {"width": 220}, "buffer": {"width": 120}}
+HEIGHT = 420  # of the live set in pixels, beside the picture
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A scene, its curve, and the curves that lie over it."""
+
+    scene: Scene
+    curve: Curve
+    overlays: tuple[Overlay, ...] = ()
 
 
 def exact(count: float | None) -> str:
@@ -21,95 +36,220 @@ def exact(count: float | None) -> str:
     return "" if count is None else f"{style.number(count)} B"
 
 
-def by_size(lifetimes: Iterable[Lifetime]) -> list[Lifetime]:
-    """Largest first; those of unknown size last."""
-    return sorted(lifetimes, key=lambda life: -(life.bytes or 0))
-
-
-def total(lifetimes: Iterable[Lifetime]) -> int:
-    """Bytes of all of them together."""
-    return sum(life.bytes or 0 for life in lifetimes)
-
-
 @st.fragment
-def plan_part(run_id: str, plan: Curve, lifetimes: list[Lifetime]) -> None:
-    """The plan with its lifetimes, and the live set at the chosen step; choosing one reruns only this."""
-    points = data.ask(memory.points, run_id, plan.graph_id, plan.basis, plan.variant)
-    live_bytes = {point.step: point.live_bytes for point in points}
+def explore(shown: Shown) -> None:
+    """The picture, the live set beside it and the chosen block; a click reruns only this."""
+    points = data.ask(blocks.curve, shown.scene)
+    chosen = _chosen(points, shown.curve.peak_step)
+    picture, live = st.columns([0.6, 0.4], gap="medium")
+    with picture:
+        _picture(shown, points, chosen)
+    with live:
+        _live_set(shown, chosen)
+    if key := st.query_params.get("block"):
+        _details(shown.scene, key, chosen.step)
+
+
+def _chosen(points: Sequence[Point], peak_step: int) -> Point:
+    """The point of `?step=`, else the peak; of a decimated curve the nearest point that is there."""
     asked = st.query_params.get("step", "")
-    step = int(asked) if asked.isdecimal() and int(asked) in live_bytes else plan.peak_step
-    clicked = _picture(points, lifetimes, plan, step)
-    slid = (
-        st.select_slider("Step", list(live_bytes), step, key=f"step-{plan.graph_id}-{step}")
-        if len(points) > 1
-        else step
+    step = int(asked) if asked.isdecimal() else peak_step
+    return min(points, key=lambda point: abs(point.step - step))
+
+
+def _picture(shown: Shown, points: Sequence[Point], chosen: Point) -> None:
+    scene, peak_step = shown.scene, shown.curve.peak_step
+    spans = data.ask(blocks.drawn, scene, peak_step)
+    picture = Picture(
+        points=points,
+        spans=spans,
+        band=data.ask(blocks.band, scene, peak_step),
+        peak=next(point for point in points if point.step == peak_step),
+        chosen=chosen,
+        axis=scene.axis,
+        axis_title=axis_title(scene),
+        title=name_of(PLAN if scene.basis == PLAN else scene.variant),
+        lit=st.query_params.get("block"),
+        overlays=shown.overlays,
     )
-    chosen = slid if clicked is None else clicked
-    if chosen != step:
-        st.query_params["step"] = str(chosen)
-        st.rerun(scope="fragment")
-    style.section("Alive at the peak" if step == plan.peak_step else f"Alive after step {step}", "live")
-    _live_set(lifetimes, step, live_bytes[step])
-
-
-def _picture(points: Sequence[Point], lifetimes: list[Lifetime], plan: Curve, step: int) -> int | None:
-    """The figure; returns the step that was clicked in it."""
     event = st.plotly_chart(
-        plan_figure(points, lifetimes, plan.peak_step, step),
-        key=f"plan-{plan.graph_id}-{step}",
+        timeline_figure(picture),
+        key=f"memory-{scene.graph_id}-{scene.variant}-{scene.axis}-{chosen.step}-{picture.lit}",
         on_select="rerun",
-        selection_mode="points",
+        selection_mode=("points", "box"),
         config={"displaylogo": False, "displayModeBar": False},
-        alt="The plan's live bytes after each wrapper step, above the lifetimes of its buffers",
+        alt="Live bytes after each step, above the lifetimes of the blocks",
     )
-    hidden = max(0, len(lifetimes) - DRAWN)
+    _slide(points, chosen)
+    _caption(scene, peak_step)
+    _take_up(event["selection"]["points"], points)
+
+
+def _slide(points: Sequence[Point], chosen: Point) -> None:
+    steps = [point.step for point in points]
+    if len(steps) > 1:
+        slid = st.select_slider("Step", steps, chosen.step, key=f"slide-{chosen.step}", label_visibility="collapsed")
+        if slid != chosen.step:
+            st.query_params["step"] = str(slid)
+            st.rerun(scope="fragment")
+
+
+def _take_up(selected: Sequence[dict[str, object]], points: Sequence[Point]) -> None:
+    """A click on a block lights it; a click or a box on the curve chooses a step, of several the highest."""
+    marks = [mark["customdata"] for mark in selected if mark.get("customdata")]
+    keys = [str(mark[1]) for mark in marks if mark[0] == "block"]  # type: ignore[index]
+    steps = {int(mark[1]) for mark in marks if mark[0] == "step"}  # type: ignore[index]
+    if len(keys) == 1 and not steps:
+        st.query_params["block"] = keys[0]
+    elif steps:
+        highest = max((point for point in points if point.step in steps), key=lambda point: point.live_bytes)
+        st.query_params["step"] = str(highest.step)
+    else:
+        return
+    st.rerun(scope="fragment")
+
+
+def _caption(scene: Scene, peak_step: int) -> None:
+    count, at_peak = data.ask(blocks.undrawn, scene, peak_step)
+    how = (
+        "what the emitted wrapper allocates, hands on and frees, line by line"
+        if scene.basis == PLAN
+        else "the allocator's events of one step, as torch's profiler saw them"
+    )
+    small = f"; the grey band is {style.plural(count, 'smaller block')}, {exact(at_peak)} at the peak" if count else ""
     style.note(
-        "The plan: what the emitted wrapper allocates, hands on and frees, line by line. A rectangle is a buffer, its "
-        "height its size; its place has no meaning, except that a buffer stands where the one whose memory it takes "
-        "over stood." + (f" {style.plural(hidden, 'small buffer')} not drawn." if hidden else ""),
+        f"Shown: {how}. A rectangle is a block of memory, as high as it is large{small}. Click the curve, or draw a "
+        "box over it, for the live set of that step; click a rectangle for its story.",
         "plan",
     )
-    chosen = event["selection"]["points"]
-    return int(chosen[0]["customdata"][0]) if chosen else None
 
 
-def _live_set(lifetimes: list[Lifetime], step: int, live_bytes: int) -> None:
-    """What is alive after a step, largest first, and whether it adds up to the plan."""
-    entry = [life for life in lifetimes if life.at_entry]
-    title = f"With the {style.plural(len(entry), 'input or weight', 'inputs and weights')} ({style.size(total(entry))})"
-    with_entry = bool(entry) and st.toggle(title, key="entry")
-    alive = by_size(life for life in lifetimes if life.alive_at(step) and (with_entry or not life.at_entry))
-    if alive:
-        table([_row(life) for life in alive], FORMATS, key="live", config=WIDTHS)
-    style.note(_sum(alive, entry, step, live_bytes), "live")
+def _live_set(shown: Shown, chosen: Point) -> None:
+    scene = shown.scene
+    at_peak = chosen.step == shown.curve.peak_step
+    style.section("Alive at the peak" if at_peak else f"Alive after step {chosen.step}", "live")
+    shares = data.ask(blocks.shares, scene, chosen.step)
+    if shares:
+        named = [(share.category, share.bytes) for share in shares]
+        st.plotly_chart(shares_figure(named), key="shares", config=style.PLOT, alt="Bytes alive by category")
+    rows = _plan_rows(scene, chosen.step) if scene.basis == PLAN else _measured_rows(scene, chosen.step)
+    entry = st.toggle("With what was there before the call", key="entry", help="weights, inputs, optimizer state")
+    kept = [row for own, row in rows if own or entry]
+    if kept:
+        table(kept, FORMATS, key="live", config=WIDTHS, height=HEIGHT if len(kept) > 12 else None)
+    total = sum(share.bytes for share in shares)
+    style.note(
+        f"{exact(chosen.live_bytes)} above the entry of the call, {exact(total)} with what was there before and has a "
+        "known size.",
+        "live",
+    )
 
 
-def _row(life: Lifetime) -> dict[str, object]:
+def _plan_rows(scene: Scene, step: int) -> list[tuple[bool, dict[str, object]]]:
+    alive = data.ask(live_set.live_set, scene.run_id, scene.graph_id, step)
+    return [(not found.life.at_entry, _plan_row(found)) for found in alive[: MOST * 2]][:MOST]
+
+
+def _plan_row(found: Alive) -> dict[str, object]:
+    life = found.life
     return {
         "buffer": life.buffer,
         "bytes": life.bytes,
+        "kept alive by": found.why,
+        "source": style.source_line(life.file, life.line),
+        "line": life.source_text or "",
         "category": life.category,
         "computed by": life.kernel,
         "holds": life.ops[0] if life.ops else None,
-        "source": style.source_line(life.file, life.line),
-        "line": (life.source_text or "").strip(),
         "allocated": "at entry" if life.at_entry else style.number(life.allocated_at),
-        "last use": life.last_use,
-        "freed": life.freed_at,
+        "first use": style.number(found.first_use),
+        "last use": style.number(life.last_use),
+        "freed at": style.number(life.freed_at),
         "shape": "×".join(life.shape) if life.shape is not None else None,
         "dtype": life.dtype,
-        "takes over": life.reuses,
-        "how": life.reuse_kind,
+        "memory goes on to": ", ".join(found.gives_to),
     }
 
 
-def _sum(alive: list[Lifetime], entry: list[Lifetime], step: int, live_bytes: int) -> str:
-    """How the live set adds up to the plan, which counts from the entry of the call."""
-    made = [life for life in alive if not life.at_entry]
-    released = total(life for life in entry if not life.alive_at(step))
-    less = f", less the {exact(released)} of inputs that it has freed" if released else ""
-    return (
-        f"{style.plural(len(made), 'buffer')} of the call: {exact(total(made))}{less}; the plan says "
-        f"{exact(live_bytes)} above its entry. Steps are lines of the emitted wrapper; freed is empty for a buffer "
-        "that outlives the call."
-    )
+def _measured_rows(scene: Scene, step: int) -> list[tuple[bool, dict[str, object]]]:
+    alive = data.ask(blocks.alive, scene, step, MOST)
+    return [(block.phase != "before", _measured_row(block)) for block in alive]
+
+
+def _measured_row(block: Block) -> dict[str, object]:
+    return {
+        "buffer": style.short(block.name, 40),
+        "bytes": block.bytes,
+        "category": block.category,
+        "source": style.source_line(block.file, block.line),
+        "line": block.source_text or "",
+        "allocated by": block.label,
+        "computed by": block.kernel,
+        "phase": block.phase,
+        "allocated": "before" if block.first_event is None else style.number(block.first_event),
+        "freed at": style.number(block.last_event),
+        "graph": block.graph_id,
+    }
+
+
+def _details(scene: Scene, key: str, step: int) -> None:
+    """The block that was clicked: its life, its kernel, its source, its decisions."""
+    if scene.basis == PLAN:
+        found = data.ask(live_set.story, scene.run_id, scene.graph_id, key, step)
+        if found is not None:
+            _plan_details(scene, found)
+        return
+    block = data.ask(blocks.block, scene, key)
+    if block is not None:
+        _measured_details(scene, block)
+
+
+def _plan_details(scene: Scene, found: Alive) -> None:
+    life = found.life
+    style.section(f"{life.buffer}, {style.size(life.bytes)}", "block")
+    told = [
+        f"{exact(life.bytes)} · {life.category}" + (f" · {life.dtype} {'×'.join(life.shape)}" if life.shape else ""),
+        _life_of(found),
+        found.why,
+        f"{style.source_line(life.file, life.line)}  {life.source_text or ''}" if life.file else "",
+        f"Its memory goes on to {', '.join(found.gives_to)}." if found.gives_to else "",
+    ]
+    with st.container(border=True, key="block"):
+        st.text("\n".join(line for line in told if line))
+        with st.container(horizontal=True):
+            _doors(scene.run_id, scene.graph_id, life.kernel_id, found.made_by, found.group_id)
+
+
+def _life_of(found: Alive) -> str:
+    life = found.life
+    begins = "there at entry" if life.at_entry else f"allocated at step {life.allocated_at}"
+    by = f" for {life.kernel}" if life.kernel else ""
+    uses = "" if found.first_use is None else f", read from step {found.first_use} to {style.number(life.last_use)}"
+    ends = "outlives the call" if life.freed_at is None else f"freed at step {life.freed_at}"
+    return f"{begins}{by}{uses}, {ends}"
+
+
+def _measured_details(scene: Scene, block: Block) -> None:
+    style.section(f"{style.short(block.name, 60)}, {style.size(block.bytes)}", "block")
+    ends = "outlives the step" if block.last_event is None else f"freed at event {block.last_event}"
+    begins = "there before the step" if block.first_event is None else f"allocated at event {block.first_event}"
+    told = [
+        f"{exact(block.bytes)} · {block.category} · {block.phase}",
+        f"{begins}, {ends}",
+        f"{block.label}" if block.label else "",
+        f"{style.source_line(block.file, block.line)}  {block.source_text or ''}" if block.file else "",
+    ]
+    with st.container(border=True, key="block"):
+        st.text("\n".join(line for line in told if line))
+        if block.graph_id and block.kernel:
+            with st.container(horizontal=True):
+                _doors(scene.run_id, block.graph_id, f"{block.graph_id}/{block.kernel}", None, None)
+
+
+def _doors(run_id: str, graph_id: str, kernel_id: str | None, made_by: str | None, blamed: str | None) -> None:
+    if kernel_id:
+        style.door("Kernel that writes it", "kernels", run_id, kernel=kernel_id)
+    if made_by:
+        style.door("Fusion group that makes it", "fusion", run_id, graph=graph_id, node=made_by)
+    if blamed and blamed != made_by:
+        style.door("Fusion group that keeps it alive", "fusion", run_id, graph=graph_id, node=blamed)

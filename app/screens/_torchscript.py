@@ -27,9 +27,9 @@ def torchscript(run: RunSummary) -> None:
 
 def _caption(graph: ScriptGraph) -> str:
     if graph.code is None:
-        return graph.reason or ""
+        return f"{graph.reason}."
+    if graph.graph_id.endswith(".optimised"):
+        return f"As TorchScript runs it: {style.plural(graph.groups, 'fusion group')}."
     operations = style.plural(graph.operations, "operation")
-    if graph.groups:
-        return f"As TorchScript runs it: {operations}, {style.plural(graph.groups, 'fusion group')} among them."
     warned = " It holds for these inputs only, as the tracer warned:" if graph.reason else ""
     return f"As torch.jit.trace saw it: {operations}.{warned}"

@@ -87,17 +87,17 @@ def breaks_table(breaks: list[GraphBreak]) -> None:
     rows = [
         {
             "line": style.source_line(b.file, b.line),
+            "times": b.executions,
             "kind": b.kind,
             "reason": b.reason or "",
             "hint": b.hint or "",
-            "times": b.executions,
             "compile": b.compile_id,
         }
         for b in breaks
     ]
     chosen = breaks[table(rows, {"times": style.number}, key="breaks", choose=True) or 0]
     where = f"{chosen.file}:{chosen.line}" if chosen.file else "unknown place"
-    times = chosen.executions_reason and f"How often it ran is not recorded: {chosen.executions_reason}."
+    times = chosen.executions_reason and f"Not recorded how often it ran: {chosen.executions_reason}."
     text = "\n".join(filter(None, (where, chosen.kind, chosen.reason, chosen.hint and f"Hint: {chosen.hint}", times)))
     st.code(text, language=None, wrap_lines=True)
 

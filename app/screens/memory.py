@@ -10,17 +10,24 @@ from fusionscope.app import data, style
 from fusionscope.app.figures.memory_timeline import curve_figure
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._graph import choose_graph, tell_origin
-from fusionscope.app.screens._plan import by_size, exact, plan_part
+from fusionscope.app.screens._memory_diff import choose_other, difference
+from fusionscope.app.screens._memory_help import what_would_help
+from fusionscope.app.screens._plan import Shown, exact, explore
+from fusionscope.app.screens._scene import PLAN, choose_scene, choose_view, name_of, overlay
 from fusionscope.app.table import table
-from fusionscope.storage.queries import graphs, memory
-from fusionscope.storage.queries.memory import Curve, Lifetime, MeasuredPeak
+from fusionscope.storage.queries import blocks, graphs, live_set, memory, plan_replay
+from fusionscope.storage.queries.blocks import Scene
+from fusionscope.storage.queries.live_set import Alive
+from fusionscope.storage.queries.memory import Curve, MeasuredPeak
+from fusionscope.storage.queries.plan_replay import Without
 from fusionscope.storage.queries.runs import RunSummary
 
 UNMEASURED = "the run was not measured"
 CURVES = (  # basis, variant, title, x axis
     ("estimate", "compiled", "Inductor's estimate", "scheduler step"),
-    ("measured", "compiled", "Measured, compiled", "allocation event of the call"),
-    ("measured", "eager", "Measured, eager", "allocation event of the call"),
+    ("plan", "compiled", "The plan", "wrapper step"),
+    ("measured", "compiled", "Measured, compiled", "allocation event of the step"),
+    ("measured", "eager", "Measured, eager", "allocation event of the step"),
 )
 
 
@@ -29,25 +36,53 @@ def find(curves: Sequence[Curve], basis: str, variant: str) -> Curve | None:
     return next((curve for curve in curves if (curve.basis, curve.variant) == (basis, variant)), None)
 
 
-def opening(plan: Curve, lifetimes: list[Lifetime], measured: MeasuredPeak | None) -> str:
+def opening(plan: Curve, alive: list[Alive], without: list[Without], measured: MeasuredPeak | None) -> str:
     """The sentence of the screen. `measured`: the compiled peak, where it is of the same call."""
-    alive = by_size(life for life in lifetimes if life.alive_at(plan.peak_step) and not life.at_entry)
-    count = f"{style.plural(len(alive), 'buffer')} of the call {'is' if len(alive) == 1 else 'are'} alive"
-    largest = f", the largest {_told(alive[0])}" if alive and alive[0].bytes else ""
+    own = [found for found in alive if not found.life.at_entry and found.life.category != "constant"]
+    count = f"{style.plural(len(own), 'buffer')} of the call {'is' if len(own) == 1 else 'are'} alive"
     peak = f"The plan peaks at {style.size(plan.peak_bytes)} at step {plan.peak_step} of {plan.points}"
-    return "; ".join([peak, count + largest, *([_compared(plan, measured)] if measured else [])]) + "."
+    blamed = _blamed(own, without) or (_largest(own) if own else "")
+    return "; ".join([peak, count + blamed, *([_compared(plan, measured)] if measured else [])]) + "."
 
 
-def _told(life: Lifetime) -> str:
-    """`buf5 (2 MiB, relu_2, mlp.py:27)`."""
+def _blamed(own: list[Alive], without: list[Without]) -> str:
+    """Which fusion keeps how many buffers alive, and what the peak would be without it."""
+    if not without:
+        return ""
+    group = without[0]
+    kept = sum(found.group_id == group.group_id for found in own)
+    made = [found for found in own if found.made_by == group.group_id]
+    most = max(kept, len(made))
+    each = {found.life.bytes for found in made}
+    size = f" of {style.size(each.pop())} each" if len(each) == 1 else ""
+    return (
+        f", {most} of them{size} because {group.kernel or group.group_id} computes {' + '.join(group.members[:6])} at "
+        f"once; without that fusion the peak would be {style.size(group.without_bytes)}"
+    )
+
+
+def _largest(own: list[Alive]) -> str:
+    """`, the largest buf5 (2 MiB, relu_2, mlp.py:27): cpp_fused_relu_1 still reads it, step 12`."""
+    life = own[0].life
     source = style.source_line(life.file, life.line) if life.file else None
-    return f"{life.buffer} ({', '.join(filter(None, (style.size(life.bytes), *life.ops[:1], source)))})"
+    told = ", ".join(filter(None, (style.size(life.bytes), *life.ops[:1], source)))
+    return f", the largest {life.buffer} ({told}): {own[0].why}"
 
 
 def _compared(plan: Curve, measured: MeasuredPeak) -> str:
     if measured.bytes == plan.peak_bytes:
         return "the measured peak is the same to the byte"
     return f"the measured peak differs by {style.size_delta(plan.peak_bytes, measured.bytes)}"
+
+
+def measured_opening(scene: Scene, curve: Curve) -> str:
+    """The sentence of a measured step."""
+    shares = data.ask(blocks.shares, scene, curve.peak_step)
+    largest = ", ".join(f"{share.category} {style.size(share.bytes)}" for share in shares[:3])
+    base = f" on top of {style.size(curve.base_bytes)} that were there before" if curve.base_bytes else ""
+    title = f"{name_of(scene.variant)} as measured"
+    what = f"{title}: the peak is {style.size(curve.peak_bytes)}{base}, at event {curve.peak_step}"
+    return f"{what} of {curve.points}" + (f"; alive are mostly {largest}." if largest else ".")
 
 
 def number(label: str, value: float | None, remark: str, reason: str) -> None:
@@ -60,7 +95,7 @@ def number(label: str, value: float | None, remark: str, reason: str) -> None:
 
 def numbers(run: RunSummary, curves: list[Curve], measured: dict[str, MeasuredPeak]) -> None:
     """Four peaks that are four different numbers."""
-    estimate, plan = find(curves, "estimate", "compiled"), find(curves, "plan", "compiled")
+    estimate, plan = find(curves, "estimate", "compiled"), find(curves, PLAN, "compiled")
     with st.container(horizontal=True, gap="small"):
         remark = f"scheduler step {estimate.peak_step} of {estimate.points}" if estimate else ""
         peak_estimated = estimate.peak_bytes if estimate else None
@@ -73,10 +108,10 @@ def numbers(run: RunSummary, curves: list[Curve], measured: dict[str, MeasuredPe
             number(f"Measured, {variant}", peak.bytes if peak else None, remark, UNMEASURED)
 
 
-def other_curves(run: RunSummary, curves: list[Curve]) -> None:
-    """Curves that cannot share the plan's axis, side by side on one scale of bytes."""
-    style.section("The same memory by other counts", "curves")
-    most = max((curve.peak_bytes for curve in curves if curve.basis != "plan"), default=0)
+def small_curves(run: RunSummary, curves: list[Curve]) -> None:
+    """Every count of the same memory, side by side on one scale of bytes."""
+    style.section("The same memory by every count", "curves")
+    most = max((curve.peak_bytes for curve in curves), default=0)
     for column, (basis, variant, title, axis) in zip(st.columns(len(CURVES)), CURVES, strict=True):
         curve = find(curves, basis, variant)
         with column:
@@ -84,53 +119,78 @@ def other_curves(run: RunSummary, curves: list[Curve]) -> None:
                 draw(run, curve, title, axis, most)
             else:
                 st.text(title)
-                reason = UNMEASURED if basis == "measured" else data.why_missing(run, "inductor_graph")
+                hook = "wrapper_plan" if basis == PLAN else "inductor_graph"
+                reason = UNMEASURED if basis == "measured" else data.why_missing(run, hook)
                 style.not_recorded(reason, f"curve-{title}")
     style.note(
         "Each curve has its own x axis, and all share the scale of bytes. The estimate counts scheduler steps of this "
         "graph, with buffers that fusion later removes and inputs that the call frees; a measured curve counts the "
-        "allocations of one whole call, with all of its graphs.",
+        "allocations of one whole step, with all of its graphs.",
         "curves",
     )
 
 
 def draw(run: RunSummary, curve: Curve, title: str, axis: str, most: int) -> None:
     """One of the small curves."""
-    st.text(f"{title}: {style.size(curve.peak_bytes)}{'' if curve.graph_id else ', whole call'}")
-    points = data.ask(memory.points, run.run_id, curve.graph_id, curve.basis, curve.variant)
+    st.text(f"{title}: {style.size(curve.peak_bytes)}{'' if curve.graph_id else ', whole step'}")
+    points = data.ask(blocks.curve, Scene(run.run_id, curve.graph_id, curve.basis, curve.variant))
     figure = curve_figure(points, axis, style.VARIANT_COLOURS[curve.variant], most)
-    st.plotly_chart(figure, key=f"curve-{title}", config={"displayModeBar": False}, alt=title)
+    st.plotly_chart(figure, key=f"curve-{title}", config=style.PLOT, alt=title)
+
+
+def peak_parts(run: RunSummary, graph_id: str) -> None:
+    """Plan and measured peak, reconciled."""
+    parts = data.ask(memory.parts, run.run_id, graph_id)
+    if not parts:
+        return
+    style.section("From the plan to the measured peak", "parts")
+    rows = [
+        {
+            "of": f"{part.variant}, {part.graph_id or 'whole step'}",
+            "part": part.name,
+            "bytes": part.bytes,
+            "exact": f"{style.number(part.bytes)} B",
+            "what it is": part.explanation,
+        }
+        for part in parts
+    ]
+    table(rows, {"bytes": style.size}, key="parts")
+    style.note(
+        "The parts of one graph add up to the peak that was measured inside its wrapper, above its entry.", "parts"
+    )
 
 
 run = data.current_run()
 style.heading("Memory", style.about(run))
 headline = st.container()
+decided = data.ask(graphs.decided_graphs, run.run_id)
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    graph = choose_graph(run, "wrapper_plan")
-tell_origin(graph)
-curves = data.ask(memory.curves, run.run_id, graph.graph_id)
-lifetimes = data.ask(memory.lifetimes, run.run_id, graph.graph_id)
-measured = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}
-orders = data.ask(memory.orders, run.run_id, graph.graph_id)
-numbers(run, curves, measured)
-plan = find(curves, "plan", "compiled")
-if plan:
-    alone = len(data.ask(graphs.decided_graphs, run.run_id)) == 1
-    with headline:
-        style.sentence(opening(plan, lifetimes, measured.get("compiled") if alone else None))
-    plan_part(run.run_id, plan, lifetimes)
-else:
+    imported = not decided and bool(data.ask(memory.curves, run.run_id, ""))
+    graph = None if imported else choose_graph(run, "wrapper_plan")
+    curves = data.ask(memory.curves, run.run_id, graph.graph_id if graph else "")
+    shown = choose_view(curves)
+if graph:
+    tell_origin(graph)
+    numbers(run, curves, {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)})
+if shown is None:
     absence(run, ("wrapper_plan",), "The emitted wrapper of this graph has no step that allocates or frees.", "plan")
-other_curves(run, curves)
-if orders:
-    style.section("Schedule orders that Inductor weighed", "orders")
-    rows = [
-        {
-            "order": o.method,
-            "estimated peak": o.peak_bytes,
-            "exact": exact(o.peak_bytes),
-            "": "taken" if o.chosen else "",
-        }
-        for o in orders
-    ]
-    table(rows, {"estimated peak": style.size}, key="orders")
+else:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        scene, curve = choose_scene(run, shown)
+        other = choose_other(run, scene, curves)
+    explore(Shown(scene, curve, (overlay(other[0], other[2]),) if other else ()))
+    with headline:
+        if scene.basis == PLAN:
+            peaks = {peak.variant: peak for peak in data.ask(memory.measured_peaks, run.run_id)}
+            alive = data.ask(live_set.live_set, run.run_id, scene.graph_id, curve.peak_step)
+            without = data.ask(plan_replay.fusions_at, run.run_id, scene.graph_id, curve.peak_step)
+            style.sentence(opening(curve, alive, without, peaks.get("compiled") if len(decided) == 1 else None))
+        else:
+            style.sentence(measured_opening(scene, curve))
+    if other:
+        difference(scene, curve, other)
+if graph:
+    if (plan := find(curves, PLAN, "compiled")) is not None:
+        what_would_help(run, plan)
+    peak_parts(run, graph.graph_id)
+    small_curves(run, curves)

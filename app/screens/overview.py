@@ -7,6 +7,7 @@ import json
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.screens import _launching
 from fusionscope.app.screens._costs import show_waterfall
 from fusionscope.app.screens._findings import show_findings
 from fusionscope.app.table import table
@@ -119,8 +120,10 @@ if run.status != "complete":
     reason = run.status_reason or "no reason was recorded"
     verb = "failed" if run.status == "failed" else f"is {run.status}"
     style.notice(f"This run {verb}: {reason.rstrip('.')}. What follows is what was recorded.", "status")
-style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
+answer = headline(run, measurements, data.ask(compile.compiles, run.run_id))
+style.sentence(" ".join(filter(None, (answer, _launching.sentence(measurements)))))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
+_launching.strip(run, measurements, "overview")
 
 left, right = st.columns([3, 2])
 with left:

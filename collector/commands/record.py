@@ -31,7 +31,7 @@ from fusionscope.collector.targets.presence import present, undecided
 from fusionscope.collector.variants import TORCHSCRIPT, VARIANTS, besides
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries.findings import findings
-from fusionscope.storage.queries.runs import library_runs
+from fusionscope.storage.queries.runs import run_summary
 
 MODES = (
     "default",
@@ -76,22 +76,27 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Record one model; raises ModelFailed where it raised, after what was recorded is published."""
-    import torch
-
     if options.gpu is not None and present() is None:
         return _for_absent_gpu(options)
     require_store(options.store)
     model = load(options.target)
     if model.ranks > 1 and RANK not in os.environ:
         return record_ranks(model.ranks, options.command_line, options.store)
+    run_id, store = record_model(model, options)
+    if options.json:
+        answer(as_json(summary(run_id, store)))
+    return DONE
+
+
+def record_model(model: ModelFile, options: Namespace) -> tuple[str, Path]:
+    """Build a loaded model and record it; returns the run's id and its store. Raises ModelFailed."""
+    import torch
+
     with configured(model.config), default_device(options.device):
         torch.manual_seed(0)  # two recordings of a file see the same numbers
         with models_own_code(f"building {model.name}"):
             built = model.build()
-        run_id, store = _record(model, built, options)
-    if options.json:
-        answer(as_json(summary(run_id, store)))
-    return DONE
+        return _record(model, built, options)
 
 
 def _for_absent_gpu(options: Namespace) -> int:
@@ -183,6 +188,6 @@ def _variants(text: str) -> tuple[str, ...]:
 def summary(run_id: str, store: Path) -> dict[str, Any]:
     """The run's headline numbers and findings; the id alone while another process imports it."""
     library = Library(store)
-    rows = [row for row in library.ask(library_runs) if row.run_id == run_id]
+    found = library.ask(run_summary, run_id)
     concluded = {"findings": [asdict(finding) for finding in library.ask(findings, run_id)]}
-    return asdict(rows[0]) | concluded if rows else {"run_id": run_id}
+    return asdict(found) | concluded if found else {"run_id": run_id}

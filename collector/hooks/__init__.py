@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusionscope.collector.hook import Hook
 from fusionscope.collector.hooks import (
     backends,
+    buffer_reuse,
     config_timings,
     config_winners,
     coordinate_descent,
@@ -69,6 +70,7 @@ HOOKS: list[Hook] = [
     loop_orders,
     schedule_orders,
     memory_orders,
+    buffer_reuse,
     wrapper_plan,
     kernel_calls,
     mix_order_kernels,

@@ -12,7 +12,7 @@ from typing import Any
 
 from fusionscope.collector import estimate, reading, whereabouts
 from fusionscope.collector.hook import Emit, unmet
-from fusionscope.collector.observations import GraphInput, GraphOutputs, NodeTraced, ScheduledBuffer
+from fusionscope.collector.observations import GraphConstant, GraphInput, GraphOutputs, NodeTraced, ScheduledBuffer
 from fusionscope.storage.records import FusionGroup, GraphEdge, GraphNode, IrEdge, IrNode, MemoryPoint
 
 NAME = "inductor_graph"
@@ -25,6 +25,7 @@ RECORDS = (
     FusionGroup,
     ScheduledBuffer,
     GraphInput,
+    GraphConstant,
     GraphOutputs,
     MemoryPoint,
 )
@@ -149,7 +150,17 @@ def _emit_buffers(emit: Emit, graph_id: str, lowering: Any) -> None:
         if (storage := _input_buffer(value)) is not None:
             shape, dtype = reading.shape_and_dtype(storage)
             emit(GraphInput(graph_id, name, reading.buffer_bytes(storage), shape, dtype, static=name in static))
+    for name, value in lowering.constants.items():
+        emit(_constant(graph_id, name, value))
     emit(GraphOutputs(graph_id, tuple(lowering.get_output_names()), _user_visible(lowering)))
+
+
+def _constant(graph_id: str, name: str, value: Any) -> GraphConstant:
+    """A packed weight (layout torch._mkldnn) has a shape of its own making and does not tell its bytes."""
+    strided = str(value.layout) == "torch.strided"
+    shape = tuple(str(size) for size in value.shape) if strided else None
+    size = value.numel() * value.element_size() if strided else None
+    return GraphConstant(graph_id, name, size, shape, reading.short_dtype(value.dtype))
 
 
 def _tuple_of(node: Any) -> str | None:

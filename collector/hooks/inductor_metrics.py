@@ -46,6 +46,8 @@ def install(emit: Emit) -> Iterator[None]:
     def tell(graph_id: str | None) -> None:
         nonlocal last
         before, last = last, _counts()
+        if whereabouts.phase() != "drive":
+            return
         for name, count in last.items():
             grown = count - before[name] if count >= before[name] else count  # less: metrics.reset() was called
             if grown:
@@ -60,8 +62,18 @@ def install(emit: Emit) -> Iterator[None]:
 
         return codegen
 
+    @contextmanager
+    def aside() -> Iterator[None]:
+        nonlocal last
+        with emit.guarded():
+            tell(None)
+        try:
+            yield
+        finally:
+            last = _counts()
+
     try:
-        with patched(GraphLowering, "codegen", wrap):
+        with patched(GraphLowering, "codegen", wrap), whereabouts.around_measuring(aside):
             yield
     finally:
         with emit.guarded():

@@ -21,7 +21,7 @@ from fusionscope.collector.ledger.links import Links
 from fusionscope.collector.ledger.loops import loop_reorderings
 from fusionscope.collector.ledger.lowering import realize_decisions
 from fusionscope.collector.ledger.phases import Phases
-from fusionscope.collector.ledger.plan import carry_out
+from fusionscope.collector.ledger.plan import Plan, carry_out
 from fusionscope.collector.ledger.symbols import Symbols
 from fusionscope.collector.ledger.untested import untested_pairs
 from fusionscope.collector.observations import (
@@ -49,6 +49,7 @@ class Ledger:
         self._nodes: list[GraphNode | NodeTraced] = []
         self._links = Links()
         self.texts = Graphs()
+        self.plans: dict[str, Plan] = {}  # graph → its plan, which measuring compares with what it sees
         self.backends: dict[str, str] = {}  # compile → backend
         self._calls: dict[str, int] = {}  # compile → runs of its forward graph by the program
         self._compiles = Compiles(began, compile_limit, self.backends, self._calls)
@@ -83,7 +84,7 @@ class Ledger:
             self._events.append(observation)
         elif kind is BackendCalled:
             self.backends[observation.compile_id] = observation.backend
-        elif kind is LauncherSeen:
+        elif isinstance(observation, LauncherSeen):
             self._launchers.append(observation)
         elif kind is GraphCalled:  # of a graph that DDP split each part is called once a call
             self._calls[observation.compile_id] = max(observation.calls, self._calls.get(observation.compile_id, 0))
@@ -104,7 +105,8 @@ class Ledger:
         defined = _kernels_defined(complete)
         for graph_id, observations in complete.items():
             facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
-            records += _fold_graph(facts, observations, done.get(root_of(graph_id)))
+            self.plans[graph_id] = plan = carry_out(facts)
+            records += _fold_graph(facts, plan, observations, done.get(root_of(graph_id)))
             self._configs.graph_ended(facts)
         launchers, self._launchers = self._launchers, []
         for launcher in launchers:
@@ -125,8 +127,7 @@ def _kernels_defined(graphs: Mapping[str, list[object]]) -> dict[str, dict[str, 
     return found
 
 
-def _fold_graph(facts: GraphFacts, observations: list[object], output_code: str | None) -> list[Any]:
-    plan = carry_out(facts)
+def _fold_graph(facts: GraphFacts, plan: Plan, observations: list[object], output_code: str | None) -> list[Any]:
     kernels, calls = kernels_and_calls(facts, plan, output_code)
     decisions = FusionLedger(facts.graph_id).replay(observations)
     return [

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from fusionscope.collector.observations import (
     LIBRARY_CALLS,
+    GraphConstant,
     GraphInput,
     GraphOutputs,
     KernelDefined,
@@ -49,6 +50,7 @@ class GraphFacts:
         self.groups = _only(seen, FusionGroup)
         self.buffers: dict[str, ScheduledBuffer] = {b.buffer: b for b in _only(seen, ScheduledBuffer)}
         self.inputs: dict[str, GraphInput] = {g.buffer: g for g in _only(seen, GraphInput)}
+        self.constants = _only(seen, GraphConstant)
         own = {k.kernel: k for k in _only(seen, KernelDefined)}
         self.sources: dict[str, KernelDefined] = {**(shared or {}), **own}  # a wrapper defines a text once
         self.written = _only(seen, KernelWritten)

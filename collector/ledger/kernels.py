@@ -72,7 +72,7 @@ def _kernel(facts: GraphFacts, plan: Plan, line: LineSeen, name: str, nodes: tup
         name=name,
         backend=_backend(facts, line, nodes),
         source=_body(source.source) if source else None,
-        bytes_read=_bytes(plan, read),
+        bytes_read=_bytes(plan, read) if read or not written else 0,
         bytes_written=_bytes(plan, written),
         flops=sum(count for count in flops if count) if any(flops) else None,
     )

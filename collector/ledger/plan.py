@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fusionscope.collector.ledger.graph_facts import CALLS, GraphFacts
-from fusionscope.collector.observations import GraphInput, LineSeen
+from fusionscope.collector.observations import GraphConstant, GraphInput, LineSeen
 from fusionscope.storage.records import Buffer, MemoryPoint
 
 _KEPT_BY_CALLER = ("primals_", "arg")  # as are all arguments of a subgraph
@@ -24,6 +24,13 @@ class Plan:
     points: list[MemoryPoint] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     call_steps: list[tuple[LineSeen, int]] = field(default_factory=list)  # kernel calls in order, with their steps
+
+    def last_in_block(self, buffer: Buffer) -> Buffer:
+        """The last buffer that lives in the memory of `buffer`: itself, or the last of those that took it over."""
+        takers = {made.reuses: made for made in self.buffers.values() if made.reuses}
+        while buffer.buffer in takers:
+            buffer = takers.pop(buffer.buffer)
+        return buffer
 
 
 def carry_out(facts: GraphFacts) -> Plan:
@@ -43,6 +50,8 @@ class _Replay:
         for given in self._facts.inputs.values():
             self._plan.buffers[given.buffer] = self._input(given)
             self._owners[given.buffer] = given.bytes or 0
+        for held in self._facts.constants:
+            self._plan.buffers[held.buffer] = self._constant(held)
         for line in self._facts.lines:
             self._take(line)
         self._note_last_uses()
@@ -148,6 +157,17 @@ class _Replay:
             bytes=given.bytes,
             shape=given.shape,
             dtype=given.dtype,
+        )
+
+    def _constant(self, held: GraphConstant) -> Buffer:
+        return Buffer(
+            graph_id=self._facts.graph_id,
+            buffer=held.buffer,
+            category="constant",
+            bytes=held.bytes,
+            shape=held.shape,
+            dtype=held.dtype,
+            reason="not recorded: opaque layout" if held.bytes is None else None,
         )
 
     def _note_last_uses(self) -> None:

@@ -25,7 +25,8 @@ def untested_pairs(facts: GraphFacts, decisions: Iterable[FusionDecision]) -> li
     found: dict[tuple[str, str], FusionDecision] = {}
     neighbours, beyond = 0, set()
     for a, b, direction, shared in chain(_producers(facts), _neighbours(facts)):
-        if (a, b) in tested or (b, a) in tested or (a, b) in found:
+        together = a in facts.group_of and facts.group_of[a] == facts.group_of.get(b)
+        if together or (a, b) in tested or (b, a) in tested or (a, b) in found:
             continue
         neighbours += direction == "horizontal"
         if neighbours > MOST_NEIGHBOURS:

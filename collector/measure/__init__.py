@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 
 from fusionscope.collector.measure import torchscript
+from fusionscope.collector.measure.categories import PlanOf
 from fusionscope.collector.measure.device import device_records
 from fusionscope.collector.measure.kernels import GraphOf, Names, kernel_records, launches_of, profiled
 from fusionscope.collector.measure.latency import latency_records, measure_latency
-from fusionscope.collector.measure.memory import memory_records
+from fusionscope.collector.measure.memory import MemoryRecord, memory_records
 from fusionscope.collector.measure.ops import op_costs
-from fusionscope.collector.measure.step import Model, device_of, gradient_leaves, loss_of, state_kept
+from fusionscope.collector.measure.step import Model, Step, device_of, gradient_leaves, loss_of, state_kept
 from fusionscope.collector.measure.timeline import SPANS, spans_of
 from fusionscope.collector.measure.variants import Make, Variant, Variants, maker
 from fusionscope.storage.records import (
@@ -25,14 +27,13 @@ from fusionscope.storage.records import (
     HookStatus,
     KernelTiming,
     Measurement,
-    MemoryPoint,
     OpCost,
     TimelineSpan,
 )
 
 __all__ = ["Comparison", "Record", "compare", "maker"]
 
-Record = Measurement | KernelTiming | MemoryPoint | OpCost | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
+Record = MemoryRecord | KernelTiming | OpCost | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
     "latency_us": "latency is not recorded: every sample had a compilation inside",
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
@@ -70,6 +71,7 @@ def compare(
     others: Mapping[str, Make] | None = None,
     emit: Callable[[Record], None],
     graph_of: GraphOf,
+    plan_of: PlanOf = lambda _: None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Measure one step of `model`, of `compiled` and of `others` on the same inputs, and emit what was found.
@@ -78,9 +80,9 @@ def compare(
     None. The grad mode is the caller's. The model runs many times: gradients and random state are put back
     afterwards, other state (running statistics, counters) moves on as in any call.
 
-    `graph_of` names the graph behind a generated wrapper file. What the model raises is not caught, but for `others`:
-    one that raises a RuntimeError is left out and said so. ValueError where `backward` finds no output that requires
-    a gradient.
+    `graph_of` names the graph behind a generated wrapper file, `plan_of` gives its plan. What the model raises is not
+    caught, but for `others`: one that raises a RuntimeError is left out and said so. ValueError where `backward` finds
+    no output that requires a gradient.
     """
     progress("eager, first call")
     outputs = model(*inputs)
@@ -94,7 +96,8 @@ def compare(
         variants = [prepared.eager, prepared.add("compiled", compiled), *prepared.try_all(others or {}, progress)]
         records, reasons = chain(script, prepared.records), prepared.reasons
         del prepared  # and eager's results, which would count as alive
-        measured = _measured(model, variants, device, graph_of, reasons, progress)
+        weigh = partial(memory_records, device=device, inputs=inputs, plan_of=plan_of)
+        measured = _measured(model, variants, device, graph_of, weigh, reasons, progress)
         return _emitted(chain(records, measured), variants, device, reasons, emit)
 
 
@@ -126,6 +129,7 @@ def _measured(
     variants: Sequence[Variant],
     device: torch.device,
     graph_of: GraphOf,
+    weigh: Callable[[str, Step], Iterator[Record]],
     reasons: list[str],
     progress: Callable[[str], None],
 ) -> Iterator[Record]:
@@ -136,7 +140,7 @@ def _measured(
         progress(f"kernels, {variant.name}")
         yield from _kernels(variant, model, device, graph_of, reasons)
         progress(f"memory, {variant.name}")
-        yield from memory_records(variant.name, variant.step, device)
+        yield from weigh(variant.name, variant.step)
 
 
 def _kernels(
@@ -144,11 +148,11 @@ def _kernels(
 ) -> Iterator[Record]:
     """One profile gives kernels, their times and the time line; on a GPU a lighter one gives what the device did."""
     names = Names(graph_of, variant.wrappers)
-    profile = profiled(variant.name, variant.step, device, model)
+    profile = profiled(variant.name, variant.profiled, device, model)
     launches = launches_of(profile, device, names)
     yield from kernel_records(variant.name, profile, launches, device)
     if variant.name == "eager":
-        yield from op_costs(profile, launches)
+        yield from op_costs(profile, launches, device.type)
     spans, lost = spans_of(variant.name, profile, launches, device, names)
     yield from spans
     if lost:

@@ -29,7 +29,6 @@ _CPU_METHOD = (
     "calls counts with it), and calls of generated C++ kernels"
 )
 _PROFILED = "wall time of a step under the profiler, operators and device recorded"
-_BACKENDS = ("CPU", "CompositeExplicitAutograd")
 _NO_KERNEL = {"aten::_unsafe_view", "aten::_local_scalar_dense", "aten::resize_", "aten::set_", "aten::record_stream"}
 _COMPILED = "## Call CompiledFxGraph"  # event around a wrapper's call: torch/_inductor/output_code.py
 
@@ -75,9 +74,14 @@ class Names:
         """The kernel of that name, where only one graph has it."""
         return _only(self._generated.get(name))
 
-    def operator(self, name: str) -> str | None:
-        """The kernel that is this operator of torch, called by a wrapper; where only one graph has it."""
-        return _only(self._operators.get(name))
+    def operator(self, event: Any) -> str | None:
+        """The kernel that is an operator of torch called by a wrapper, around or at the event.
+
+        The innermost is not it where an operator calls another: aten::_scaled_dot_product_cudnn_attention runs
+        aten::_cudnn_attention_forward. None where several graphs have it.
+        """
+        asked = (self._operators[outer.name] for outer in above(event) if outer.name in self._operators)
+        return _only(next(asked, None))
 
 
 def profiled(variant: str, step: Step, device: torch.device, model: Any) -> Profile:
@@ -109,13 +113,14 @@ def kernel_records(
     yield from _timings(variant, launches, on_cuda)
 
 
-def operators_with_kernel() -> set[str]:
-    """CPU operators that do work of their own, by the profiler's name for them.
+def operators_with_kernel(device: str = "CPU") -> set[str]:
+    """Operators that do work of their own on a device (CPU, CUDA), by the profiler's name for them.
 
-    These have a kernel registered for the CPU or for all backends at once. Left out are those that only call others
+    These have a kernel registered for that device or for all backends at once. Left out are those that only call others
     (CompositeImplicitAutograd), return a view, or only allocate.
     """
-    registered = (name for key in _BACKENDS for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    keys = (device, "CompositeExplicitAutograd")
+    registered = (name for key in keys for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
     # An `out` overload is generated for composites too, so it says nothing about the operator that was called.
     operators = {name.partition(".")[0] for name in registered if "out" not in name.partition(".")[2]}
     return {operator for operator in operators if not _moves_nothing(operator)}
@@ -142,7 +147,7 @@ def _host_launch(event: Any, step: int, names: Names) -> Launch:
         op = first_operator(event)
     else:
         name = op = event.name
-        kernel_id = names.operator(name) if any(outer.name.startswith(_COMPILED) for outer in above(event)) else None
+        kernel_id = names.operator(event) if any(outer.name.startswith(_COMPILED) for outer in above(event)) else None
     return Launch(name, kernel_id, op, step, event.start_time_ns, event.end_time_ns, event)
 
 
@@ -191,7 +196,7 @@ def _asked_for(kernel: str, asker: Any, names: Names) -> tuple[str | None, str |
         if event.name.startswith(KERNEL):
             return names.marked(event.name)[1], op
         if event.name.startswith(_COMPILED) and op is not None:
-            return names.operator(op), op
+            return names.operator(asker), op
         op = op or (event.name if is_operator(event.name) else None)
     return names.generated(kernel), op
 

@@ -23,7 +23,7 @@ record_function = torch._C._profiler._RecordFunctionFast  # costs well under a m
 
 @dataclass(frozen=True)
 class Profile:
-    """What ran within the marked steps, which are children of nothing and hold everything."""
+    """What ran within the marked steps."""
 
     steps: list[Any]  # torch._C._profiler._ProfilerEvent of each marked step, with its children
     tree: list[Any]  # every root event, also those outside of the marks and of other threads
@@ -38,7 +38,8 @@ def profile_steps(step: Step, count: int, device: torch.device, *, memory: bool 
     have been allocated under it.
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    with _kineto_quiet(), profile(activities=activities, profile_memory=memory, acc_events=True) as profiled:
+    settings: Any = {"profile_memory": memory, "with_stack": memory, "acc_events": True}
+    with _kineto_quiet(), profile(activities=activities, **settings) as profiled:
         step()
         synchronize(device)
         for _ in range(count):
@@ -47,7 +48,7 @@ def profile_steps(step: Step, count: int, device: torch.device, *, memory: bool 
                 synchronize(device)
     results = profiled.profiler.kineto_results
     tree = results.experimental_event_tree()
-    steps = sorted((event for event in tree if event.name == MARK), key=lambda event: event.start_time_ns)
+    steps = sorted((event for event in descend(tree) if event.name == MARK), key=lambda event: event.start_time_ns)
     return Profile(steps, tree, results.events())
 
 
@@ -87,10 +88,12 @@ def _pause_ns() -> int:
 
 
 def descend(events: list[Any]) -> Iterator[Any]:
-    """The events and all that they hold, parents first."""
-    for event in events:
+    """The events and all that they hold, parents first. Stacks are deep: no recursion."""
+    waiting = list(reversed(events))
+    while waiting:
+        event = waiting.pop()
         yield event
-        yield from descend(event.children)
+        waiting += reversed(event.children)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fusionscope.collector.measure import torchscript
+from fusionscope.collector.measure.modules import called
 from fusionscope.collector.measure.numerics import NotComparable, numeric_records, random_state, results_of
 from fusionscope.collector.measure.step import Model, Step, step_of
 from fusionscope.collector.measure.wrappers import wrappers
@@ -27,6 +28,7 @@ class Variant:
 
     name: str
     step: Step
+    profiled: Step  # the same; of eager with the model's own call as an event of the profiler
     wrappers: Sequence[ModuleType]  # of Inductor, those among which the ones that it runs are
 
 
@@ -35,7 +37,8 @@ class Variants:
 
     def __init__(self, model: Model, inputs: Sequence[Any], leaves: Sequence[Tensor] | None, device: torch.device):
         self._inputs, self._leaves = inputs, leaves
-        self.eager = Variant("eager", step_of(model, inputs, leaves), ())
+        steps = step_of(model, inputs, leaves), step_of(called(model), inputs, leaves)
+        self.eager = Variant("eager", *steps, ())
         torch.manual_seed(0)
         seeded = random_state(device)
         self._expected = results_of(model, inputs, leaves)
@@ -54,7 +57,8 @@ class Variants:
             self.records += numeric_records(name, results, self._expected)
         except NotComparable as reason:
             self.reasons.append(f"{name}: {reason}")
-        return Variant(name, step_of(model, self._inputs, self._leaves), loaded or before)
+        step = step_of(model, self._inputs, self._leaves)
+        return Variant(name, step, step, loaded or before)
 
     def try_all(self, makers: Mapping[str, Make], progress: Callable[[str], None]) -> Iterator[Variant]:
         """Those that can be made and run; torch's compilers and its tracer refuse with a RuntimeError."""

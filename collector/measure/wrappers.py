@@ -1,14 +1,12 @@
-"""The wrapper modules that Inductor generated and loaded: their kernels and lines made visible to a profiler."""
+"""The wrapper modules that Inductor generated and loaded: their kernels made visible to a profiler."""
 
 from __future__ import annotations
 
-import linecache
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from torch._inductor.codecache import PyCodeCache
@@ -16,7 +14,6 @@ from torch._inductor.codecache import PyCodeCache
 from fusionscope.collector.measure.profile import record_function
 
 KERNEL = "fusionscope kernel "  # event name of a wrapper's kernel call: this, the wrapper's file, a space, the kernel
-LINE = "fusionscope line "  # event name of a wrapper line: this and its text
 _DEFINITION = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 _LIBRARY = re.compile(r"\b((?:torch\.ops|aten)\.[\w.]+)\(")  # an operator of torch as a wrapper calls it
 
@@ -56,46 +53,6 @@ def kernels_marked() -> Iterator[None]:
     finally:
         for wrapper, name, kernel in replaced:
             setattr(wrapper, name, kernel)
-
-
-@contextmanager
-def lines_marked() -> Iterator[None]:
-    """Make each wrapper line that this thread runs an event, so that allocations nest under their line."""
-    files = {wrapper.__file__ for wrapper in wrappers()}
-    trace = _LineTrace(files)
-    given = sys.gettrace()
-    sys.settrace(trace.enter)
-    try:
-        yield
-    finally:
-        sys.settrace(given)
-
-
-class _LineTrace:
-    """A trace function on the wrappers' `call` alone; every other frame is left untraced."""
-
-    def __init__(self, files: set[str | None]) -> None:
-        self.files = files
-        self.open: list[Any] = []  # the current line's event, one for each active call
-
-    def enter(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        code = frame.f_code
-        if code.co_filename not in self.files or not (code.co_name == "call" or code.co_name.startswith("partition_")):
-            return None
-        self.open.append(None)
-        return self.line
-
-    def line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
-        if event in ("line", "return") and self.open[-1] is not None:
-            self.open[-1].__exit__(None, None, None)
-            self.open[-1] = None
-        if event == "line":
-            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            self.open[-1] = record_function(LINE + text)
-            self.open[-1].__enter__()
-        elif event == "return":
-            self.open.pop()
-        return self.line
 
 
 def _source(wrapper: ModuleType) -> str:

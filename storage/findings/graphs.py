@@ -19,6 +19,7 @@ from fusionscope.storage.findings._rule import (
 from fusionscope.storage.records import (
     Buffer,
     FusionDecision,
+    Graph,
     GraphEdge,
     GraphNode,
     IrNode,
@@ -33,7 +34,13 @@ SMALL = 1 << 16  # bytes that are not worth a line
 LARGE = 1 << 20  # bytes of a value that is costly to compute twice
 GROWN = 1.1  # compiled peak over eager peak
 # Functions of many instructions; Inductor realizes only some of them on a CPU (torch/_inductor/ir.py, heavy_ops).
-HEAVY = ("erf", "gelu", "sin", "cos", "tan", "exp", "log", "tanh", "sigmoid", "pow", "silu", "softplus")
+HEAVY = frozenset(
+    [
+        *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "pow"),
+        *("erf", "erfc", "erfinv", "gelu", "sigmoid", "log_sigmoid_forward", "silu", "mish", "softplus"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "lgamma", "digamma"),
+    ]
+)
 _ATTENTION = "scaled_dot_product"
 
 
@@ -77,7 +84,7 @@ def lost_kernel(facts: Facts) -> Verdict:
 
 
 def _masks(facts: Facts) -> list[str]:
-    """Attention calls of compiled graphs that take a fourth tensor, a bias, where eager ran the flash kernel.
+    """Attention calls of Inductor's graphs that take a fourth tensor, a bias, where eager ran the flash kernel.
 
     Flash attention takes no bias (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): eager had a causal flag.
     """
@@ -87,7 +94,8 @@ def _masks(facts: Facts) -> list[str]:
     reads: dict[tuple[str, str], list[str]] = defaultdict(list)
     for edge in facts.of(GraphEdge):
         reads[edge.graph_id, edge.dst].append(edge.src)
-    nodes = {(n.graph_id, n.node): n for n in facts.of(GraphNode)}
+    inductors = {graph.graph_id for graph in facts.of(Graph) if graph.stage == "post_grad"}
+    nodes = {(n.graph_id, n.node): n for n in facts.of(GraphNode) if n.graph_id in inductors}
     calls = [n for n in nodes.values() if _ATTENTION in n.target and _forward(n.target)]
     masked = [(n, reads[n.graph_id, n.node][3]) for n in calls if len(reads[n.graph_id, n.node]) > 3]
     return [_mask(call, nodes[call.graph_id, mask]) for call, mask in masked]
@@ -124,7 +132,7 @@ def recomputed_producer(facts: Facts) -> Verdict:
 
 def _heavy(target: str) -> bool:
     """Whether an FX target such as aten.erf.default is a function of many instructions."""
-    return any(part.startswith(HEAVY) for part in target.split("."))
+    return not HEAVY.isdisjoint(target.split("."))
 
 
 def refused_fusions(facts: Facts) -> Verdict:

@@ -50,6 +50,8 @@ ALTER TABLE graphs ADD COLUMN reason VARCHAR;
 ALTER TABLE device_facts ADD COLUMN copy_gbps DOUBLE;
 ALTER TABLE device_facts ADD COLUMN matmul_tflops DOUBLE;
 ALTER TABLE device_facts ADD COLUMN method VARCHAR;
+-- How a GPU multiplies float32, as set when the run ended: ieee, tf32.
+ALTER TABLE runs ADD COLUMN fp32_matmul VARCHAR;
 -- Operator that launched the kernel; NULL for a generated kernel.
 ALTER TABLE kernel_timings ADD COLUMN op VARCHAR;
 -- Whether Inductor launches the binary by itself (StaticallyLaunchedCudaKernel), without Triton's Python.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.records import KernelTiming, Measurement
+from fusionscope.storage.records import KernelTiming, Measurement, TimelineSpan
 
 
 def measurements(con: DuckDBPyConnection, run_id: str) -> list[Measurement]:
@@ -16,3 +16,8 @@ def measurements(con: DuckDBPyConnection, run_id: str) -> list[Measurement]:
 def timings(con: DuckDBPyConnection, run_id: str, variant: str) -> list[KernelTiming]:
     """Kernels and operators of one variant, most time per call of the model first."""
     return sorted((t for t in records_of(con, KernelTiming, run_id) if t.variant == variant), key=lambda t: -t.total_us)
+
+
+def timeline(con: DuckDBPyConnection, run_id: str) -> list[TimelineSpan]:
+    """Spans of one profiled call of each variant, in order of their beginning."""
+    return sorted(records_of(con, TimelineSpan, run_id), key=lambda s: (s.variant != "eager", s.variant, s.start_us))

@@ -43,16 +43,9 @@ class Group:
     kernel_id: str | None
     kernel: str | None
     backend: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """The buffers that one group hands to another."""
-
-    src: str
-    dst: str
-    buffers: tuple[str, ...]
-    bytes: int | None
+    modules: tuple[str | None, ...]  # paths of the modules of its ops, one for one
+    file: str | None  # of its last op that has a line
+    line: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +157,6 @@ def groups(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Group]:
     return fetch(con, Group, _GROUPS, [run_id, graph_id])
 
 
-def flows(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Flow]:
-    """Edges between groups. A buffer counts once per pair of groups."""
-    return fetch(con, Flow, _FLOWS, [run_id, graph_id])
-
-
 def decisions(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Decision]:
     """Every tested pair: refusals by the bytes they had in common, then what was fused in the order taken."""
     return fetch(con, Decision, _DECISIONS, [run_id, graph_id])
@@ -216,7 +204,7 @@ SELECT
     (SELECT count(*) FROM lowered WHERE realized) AS realized
 """
 
-_MEMBER = f"""node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
+MEMBER = f"""node AS (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2),
 fx_node AS (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2),
 member AS (
     SELECT group_id, f.position, unnest(members) AS ir_node
@@ -228,23 +216,25 @@ named AS (
 ),
 origin AS (
     SELECT group_id, ir_node, fx, x.position AS place, coalesce(target, fx) AS operator,
-        coalesce(recomputed, false) AS again
+        coalesce(recomputed, false) AS again, module_path, file, line
     FROM named LEFT JOIN fx_node x ON x.node = fx
 )"""
 
-_CROSSING = """edge AS (
+CROSSING = """edge AS (
     SELECT DISTINCT s.group_id AS src, d.group_id AS dst, buffer, bytes
     FROM ir_edges e JOIN member s ON s.ir_node = e.src JOIN member d ON d.ir_node = e.dst
     WHERE run_id = $1 AND graph_id = $2
 )"""
 
 _GROUPS = f"""
-WITH {_MEMBER},
+WITH {MEMBER},
 copied AS (SELECT node AS fx FROM layout_changes WHERE run_id = $1 AND graph_id = $2 AND is_copy),
 computed AS (
     SELECT group_id, list(fx ORDER BY place, fx) AS ops, list(operator ORDER BY place, fx) AS targets,
-        bool_or(again) AS recomputed, bool_or(fx IN (SELECT fx FROM copied)) AS copies
-    FROM (SELECT DISTINCT group_id, fx, place, operator, again FROM origin) GROUP BY group_id
+        bool_or(again) AS recomputed, bool_or(fx IN (SELECT fx FROM copied)) AS copies,
+        list(module_path ORDER BY place, fx) AS modules, arg_max(file, place) AS file,
+        arg_max(line, place) FILTER (file IS NOT NULL) AS line
+    FROM (SELECT DISTINCT group_id, fx, place, operator, again, module_path, file, line FROM origin) GROUP BY group_id
 ),
 call AS (
     SELECT position, kernel_id, unnest(group_ids) AS group_id
@@ -266,21 +256,16 @@ work AS (
 SELECT group_id, work.position, members,
     CASE WHEN kind = 'pointwise' AND copies THEN 'layout' ELSE kind END AS kind,
     coalesce(ops, []) AS ops, coalesce(targets, []) AS targets, work.bytes_read, work.bytes_written,
-    coalesce(recomputed, false) AS recomputed, call, called.kernel_id, name AS kernel, backend
+    coalesce(recomputed, false) AS recomputed, call, called.kernel_id, name AS kernel, backend,
+    coalesce(modules, []) AS modules, file, line
 FROM work LEFT JOIN computed USING (group_id) LEFT JOIN called USING (group_id)
 LEFT JOIN kernels ON kernels.run_id = $1 AND kernels.kernel_id = called.kernel_id
 ORDER BY work.position
 """
 
-_FLOWS = f"""
-WITH {_MEMBER}, {_CROSSING}
-SELECT src, dst, list(buffer ORDER BY buffer) AS buffers, sum(bytes)::BIGINT AS bytes
-FROM edge WHERE src <> dst GROUP BY src, dst ORDER BY src, dst
-"""
-
 # A fused node is named after its members, joined by "_": op7_op8. The pair is described by what its members compute.
 _DECISIONS = f"""
-WITH {_MEMBER},
+WITH {MEMBER},
 pair AS (SELECT * FROM fusion_decisions WHERE run_id = $1 AND graph_id = $2),
 side AS (SELECT a AS name FROM pair UNION SELECT b FROM pair),
 part AS (SELECT name, unnest(string_split(name, '_')) AS ir_node FROM side),
@@ -305,7 +290,7 @@ ORDER BY verdict <> 'refused', shared_bytes DESC NULLS LAST, round, order_taken,
 """
 
 _LOWERINGS = f"""
-WITH {_MEMBER},
+WITH {MEMBER},
 place AS (SELECT fx AS node, list(DISTINCT group_id ORDER BY group_id) AS groups FROM origin GROUP BY fx)
 SELECT r.node, target, file, line, source_text, users, reads, opcount, threshold, realized, reason, r.bytes,
     coalesce(groups, []) AS groups
@@ -315,13 +300,13 @@ ORDER BY realized, users DESC, r.node
 """
 
 _MEMBERS = f"""
-WITH {_MEMBER}
+WITH {MEMBER}
 SELECT ir_node, kind, target, origins, buffers, bytes_read, bytes_written, flops
 FROM member JOIN node USING (ir_node) WHERE group_id = $3 ORDER BY node.position
 """
 
 _SOURCE = f"""
-WITH {_MEMBER}
+WITH {MEMBER}
 SELECT file, line, any_value(source_text) AS source_text, any_value(module_path) AS module_path,
     list(node ORDER BY position) AS nodes, coalesce(bool_or(recomputed), false) AS recomputed
 FROM fx_node SEMI JOIN (SELECT fx AS node FROM origin WHERE group_id = $3) USING (node)
@@ -329,7 +314,7 @@ GROUP BY file, line ORDER BY min(position)
 """
 
 _BUFFERS = f"""
-WITH {_MEMBER}, {_CROSSING},
+WITH {MEMBER}, {CROSSING},
 written AS (SELECT unnest(buffers) AS buffer FROM member JOIN node USING (ir_node) WHERE group_id = $3),
 touched AS (
     SELECT buffer, max(bytes) AS bytes, list(DISTINCT CASE WHEN src = $3 THEN dst ELSE src END) AS other,

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
+from fusionscope.storage.queries import fusion
 from fusionscope.storage.queries._rows import fetch
+from fusionscope.storage.queries.fusion import Decision
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
 from fusionscope.storage.records import KernelCode, KernelConfig
 from fusionscope.storage.schema import columns
@@ -20,12 +22,15 @@ class KernelRow:
     graph_id: str | None
     name: str
     backend: str  # of a kernel; "operator"
+    kind: str | None  # template, extern, reduction, pointwise: what its first call does
     calls: int  # in one call of its graph
     groups: int | None  # distinct fusion groups over all calls
     ops: int | None  # FX nodes over all calls
     bytes_read: int | None  # of its first call
     bytes_written: int | None
+    moved: int | None  # bytes that one call has to read and write; see `kernels`
     flops: int | None
+    flop_dtypes: tuple[str, ...] | None  # of what the counted operations read and write
     median_us: float | None  # one call
     total_us: float | None  # per call of the model
     method: str | None
@@ -66,7 +71,11 @@ class Call:
 
 
 def kernels(con: DuckDBPyConnection, run_id: str) -> list[KernelRow]:
-    """Kernels of the user's own calls, slowest first; those without a time by the bytes that they move."""
+    """Kernels of the user's own calls, slowest first; those without a time by the bytes that they move.
+
+    `moved` counts each buffer once, as if every value were read and written once, and of a buffer that is indexed or
+    sliced no more than what the scheduler nodes access (Inductor's get_read_write_buffers_sizes): the least traffic.
+    """
     return fetch(con, KernelRow, _KERNELS, [run_id])
 
 
@@ -90,6 +99,22 @@ def calls(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Call]:
     return fetch(con, Call, _CALLS, [run_id, kernel_id])
 
 
+def nodes(con: DuckDBPyConnection, run_id: str, graph_id: str) -> dict[str, set[str]]:
+    """Kernel id -> the scheduler nodes that it computes, over all its calls in a graph."""
+    found: dict[str, set[str]] = {}
+    for kernel_id, members in con.execute(_NODES, [run_id, graph_id]).fetchall():
+        found.setdefault(kernel_id, set()).update(members)
+    return found
+
+
+def grown_by(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Decision]:
+    """The fusions that made the groups which a kernel runs, in the order in which the scheduler took them."""
+    groups = {group for call in calls(con, run_id, kernel_id) for group in call.group_ids}
+    pairs = fusion.decisions(con, run_id, kernel_id.rpartition("/")[0])
+    grown = [pair for pair in pairs if pair.verdict == "fused" and groups.intersection(pair.a_groups)]
+    return sorted(grown, key=lambda pair: pair.order_taken or 0)
+
+
 _KERNELS = f"""
 WITH call AS (SELECT * FROM kernel_calls WHERE run_id = $1),
 called AS (SELECT kernel_id, count(*) AS calls FROM call GROUP BY kernel_id),
@@ -99,12 +124,46 @@ held AS (
     FROM grouped JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
 ),
 computed AS (
-    SELECT kernel_id, unnest({OWN_ORIGINS}) AS fx
+    SELECT kernel_id, graph_id, unnest({OWN_ORIGINS}) AS fx
     FROM held JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node)
 ),
 counted AS (SELECT kernel_id, count(DISTINCT group_id) AS groups FROM grouped GROUP BY kernel_id),
 worked AS (SELECT kernel_id, count(DISTINCT fx) AS ops FROM computed GROUP BY kernel_id),
+first_call AS (
+    SELECT kernel_id, graph_id, unnest(group_ids) AS group_id
+    FROM (FROM call QUALIFY row_number() OVER (PARTITION BY kernel_id ORDER BY position) = 1)
+),
+first_node AS (
+    SELECT kernel_id, graph_id, unnest(members) AS ir_node
+    FROM first_call JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
+),
+accessed AS (
+    SELECT kernel_id, CASE WHEN count(bytes_read) = count(*) THEN sum(bytes_read)::BIGINT END AS node_reads,
+        CASE WHEN count(bytes_written) = count(*) THEN sum(bytes_written)::BIGINT END AS node_writes,
+        CASE WHEN bool_or(kind = 'template') THEN 'template' WHEN bool_or(kind = 'extern') THEN 'extern'
+            WHEN bool_or(kind = 'reduction') THEN 'reduction' ELSE 'pointwise' END AS kind
+    FROM first_node JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node) GROUP BY kernel_id
+),
+fx_node AS (SELECT graph_id, node, dtype FROM graph_nodes WHERE run_id = $1),
+counted_node AS (
+    SELECT DISTINCT kernel_id, graph_id, unnest({OWN_ORIGINS}) AS node
+    FROM first_node JOIN (SELECT * FROM ir_nodes WHERE run_id = $1 AND flops IS NOT NULL) USING (graph_id, ir_node)
+),
+multiplied AS (
+    SELECT kernel_id, list_distinct(list(dtype)) AS flop_dtypes FROM (
+        SELECT kernel_id, dtype FROM counted_node JOIN fx_node USING (graph_id, node)
+        UNION ALL
+        SELECT kernel_id, source.dtype FROM counted_node c
+        JOIN graph_edges e ON e.run_id = $1 AND e.graph_id = c.graph_id AND e.dst = c.node
+        JOIN fx_node source ON source.graph_id = c.graph_id AND source.node = e.src
+    ) WHERE dtype IS NOT NULL GROUP BY kernel_id
+),
 timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
+spent AS (  -- one library call may run several kernels
+    SELECT kernel_id, coalesce(sum(median_us * calls) / nullif(max(calls), 0), max(median_us)) AS median_us,
+        sum(total_us) AS total_us, any_value(method) AS method
+    FROM timed WHERE kernel_id IS NOT NULL GROUP BY kernel_id
+),
 fullest AS (
     SELECT *, count(*) OVER (PARTITION BY kernel_id) AS configs,
         coalesce(bool_or(chosen) OVER (PARTITION BY kernel_id), false) AS decided
@@ -120,11 +179,17 @@ driven AS (
 ),
 kernel AS (
     SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
-        coalesce(ops, 0) AS ops, bytes_read, bytes_written, flops, median_us, total_us, method,
+        coalesce(ops, 0) AS ops, coalesce(kind, if(k.backend = 'extern', 'extern', NULL)) AS kind,
+        bytes_read, bytes_written,
+        CASE WHEN k.backend = 'extern' THEN bytes_read + bytes_written
+            WHEN bytes_read IS NOT NULL AND bytes_written IS NOT NULL
+            THEN least(bytes_read, node_reads) + least(bytes_written, node_writes) END AS moved,
+        flops, flop_dtypes, median_us, total_us, method,
         configs, decided, registers, spill_bytes, occupancy, occupancy_limit, position
     FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
     LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
-    LEFT JOIN (SELECT kernel_id, median_us, total_us, method FROM timed) USING (kernel_id)
+    LEFT JOIN accessed USING (kernel_id) LEFT JOIN multiplied USING (kernel_id)
+    LEFT JOIN spent USING (kernel_id)
     LEFT JOIN (
         SELECT kernel_id, configs, decided, registers, spill_bytes, occupancy, occupancy_limit FROM fullest
     ) USING (kernel_id)
@@ -171,4 +236,10 @@ SELECT c.position, step, line, trim(string_split(output_code, chr(10))[line]) AS
     coalesce(ops, []) AS ops, grid
 FROM kernel_calls c JOIN graphs USING (run_id, graph_id) LEFT JOIN described d ON d.position = c.position
 WHERE run_id = $1 AND kernel_id = $2 ORDER BY c.position
+"""
+
+_NODES = """
+SELECT kernel_id, members
+FROM (SELECT run_id, graph_id, kernel_id, unnest(group_ids) AS group_id FROM kernel_calls)
+JOIN fusion_groups USING (run_id, graph_id, group_id) WHERE run_id = $1 AND graph_id = $2
 """

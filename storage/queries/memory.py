@@ -8,6 +8,7 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
+from fusionscope.storage.records import MemoryBudget, MemoryResidual, ReuseDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class Lifetime:
     file: str | None
     line: int | None
     source_text: str | None
+    reason: str | None = None  # why its size is not known
+    kernel_id: str | None = None  # that writes it first
+    ir_node: str | None = None  # scheduler node that writes it first
 
     @property
     def at_entry(self) -> bool:
@@ -96,12 +100,39 @@ def points(con: DuckDBPyConnection, run_id: str, graph_id: str, basis: str, vari
 
 def lifetimes(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Lifetime]:
     """Buffers of a graph in order of allocation; inputs first."""
-    return fetch(con, Lifetime, _LIFETIMES, [run_id, graph_id])
+    return fetch(con, Lifetime, _LIFETIMES.format(which="true"), [run_id, graph_id])
+
+
+def lifetimes_at(con: DuckDBPyConnection, run_id: str, graph_id: str, step: int, most: int) -> list[Lifetime]:
+    """The largest buffers that are alive after a step, in order of allocation; those of unknown size first of all."""
+    chosen = f"rowid IN (SELECT rowid FROM buffers WHERE {_OF_GRAPH} AND {_ALIVE} {_LARGEST} LIMIT $4)"
+    return fetch(con, Lifetime, _LIFETIMES.format(which=chosen), [run_id, graph_id, step, most])
+
+
+def lifetime(con: DuckDBPyConnection, run_id: str, graph_id: str, buffer: str) -> Lifetime | None:
+    """The buffer of that name."""
+    found = fetch(con, Lifetime, _LIFETIMES.format(which="buffer = $3"), [run_id, graph_id, buffer])
+    return found[0] if found else None
 
 
 def orders(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Order]:
     """Inductor's own estimates: of the order as given, of each order that it tried, and of the one that it chose."""
     return fetch(con, Order, _ORDERS, [run_id, graph_id])
+
+
+def parts(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[MemoryResidual]:
+    """The named parts of the measured peak of a graph, and of the whole step; largest first."""
+    return fetch(con, MemoryResidual, _PARTS, [run_id, graph_id])
+
+
+def budgets(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[MemoryBudget]:
+    """What the partitioner would save at each budget that was tried on the joint graph of a forward or backward."""
+    return fetch(con, MemoryBudget, _BUDGETS, [run_id, f"{graph_id.split('.')[0]}.joint"])
+
+
+def reuses(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[ReuseDecision]:
+    """Chances to put a buffer into memory that was there, most bytes first, refused ones before taken ones."""
+    return fetch(con, ReuseDecision, _REUSES, [run_id, graph_id])
 
 
 def measured_peaks(con: DuckDBPyConnection, run_id: str) -> list[MeasuredPeak]:
@@ -123,10 +154,14 @@ WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY ste
 
 # A buffer is named after the operators that compute it: the origins of the scheduler node that writes it first, and
 # for an input its own placeholder.
+_OF_GRAPH = "run_id = $1 AND graph_id = $2"
+_ALIVE = "coalesce(allocated_at, 0) <= $3 AND coalesce(freed_at > $3, true)"
+_LARGEST = "ORDER BY bytes DESC NULLS FIRST, buffer"
 _LIFETIMES = f"""
-WITH made AS (
+WITH chosen AS (SELECT * FROM buffers WHERE {_OF_GRAPH} AND {{which}}),
+made AS (
     SELECT buffer, unnest(coalesce({OWN_ORIGINS}, [buffer])) AS node
-    FROM buffers b LEFT JOIN ir_nodes USING (run_id, graph_id, ir_node) WHERE b.run_id = $1 AND b.graph_id = $2
+    FROM chosen b LEFT JOIN ir_nodes USING (run_id, graph_id, ir_node)
 ),
 described AS (
     SELECT buffer, list(node ORDER BY position DESC) AS ops,
@@ -136,14 +171,30 @@ described AS (
     FROM made JOIN (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2) USING (node) GROUP BY buffer
 )
 SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
-    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text
-FROM buffers b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
-WHERE run_id = $1 AND b.graph_id = $2 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
+    k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text,
+    b.reason, b.kernel_id, b.ir_node
+FROM chosen b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
+ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
 
 _ORDERS = """
 SELECT method, peak_bytes, chosen FROM memory_orders
 WHERE run_id = $1 AND graph_id = $2 ORDER BY chosen DESC, peak_bytes
+"""
+
+_PARTS = """
+SELECT variant, graph_id, name, bytes, explanation FROM memory_residuals
+WHERE run_id = $1 AND graph_id IN ($2, '') ORDER BY graph_id DESC, variant, bytes DESC
+"""
+
+_BUDGETS = """
+SELECT graph_id, budget, saved_bytes, saved_values, recomputed_ops, recomputed_flops FROM memory_budgets
+WHERE run_id = $1 AND graph_id = $2 ORDER BY budget DESC
+"""
+
+_REUSES = """
+SELECT graph_id, buffer, candidate, kind, verdict, reason, bytes FROM reuse_decisions
+WHERE run_id = $1 AND graph_id = $2 ORDER BY verdict, bytes DESC NULLS LAST, buffer
 """
 
 _MEASURED = """

@@ -1,0 +1,146 @@
+"""What would lower the peak, computed: fusions, orders, memory budgets, values to compute again, reuse refused."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fusionscope.app import data, style
+from fusionscope.app.table import table
+from fusionscope.storage.queries import live_set, memory, plan_replay
+from fusionscope.storage.queries.live_set import Saved
+from fusionscope.storage.queries.memory import Curve
+from fusionscope.storage.queries.plan import calls_of
+from fusionscope.storage.queries.plan_replay import Without
+from fusionscope.storage.queries.runs import RunSummary
+
+MOST = 200  # rows of a table
+
+
+def what_would_help(run: RunSummary, plan: Curve) -> None:
+    """Each thing with its computed effect; what was not recorded or has no effect says so."""
+    style.section("What would help", "help")
+    graph = plan.graph_id
+    _fusions(run.run_id, plan, data.ask(plan_replay.fusions_at, run.run_id, graph, plan.peak_step))
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _orders(run.run_id, graph)
+        _budgets(run.run_id, graph)
+    with right:
+        _recompute(data.ask(live_set.saved_values, run.run_id, graph))
+        _reuses(run.run_id, graph)
+
+
+def _fusions(run_id: str, plan: Curve, found: list[Without]) -> None:
+    if data.ask(calls_of, run_id, plan.graph_id) > plan_replay.MOST_CALLS:
+        style.not_recorded(f"graphs of more than {plan_replay.MOST_CALLS} kernel calls are not replayed", "fusions")
+        return
+    if not found:
+        style.note("No single fusion raises this peak: splitting any group that touches it lowers nothing.", "fusions")
+        return
+    rows = [
+        {
+            "without the fusion of": ", ".join(one.members),
+            "in kernel": one.kernel,
+            "peak would be": one.without_bytes,
+            "lower by": one.saved_bytes,
+            "to the byte": f"{style.number(one.without_bytes)} B instead of {style.number(one.peak_bytes)} B",
+        }
+        for one in found
+    ]
+    table(rows, {"peak would be": style.size, "lower by": style.size}, key="without")
+    style.note(
+        "Computed by carrying the plan out again with that group split: each member a kernel of its own, everything "
+        "else fused as it is, in the order in which the scheduler would hand the nodes on. The same replay without a "
+        f"split gives the recorded peak, {style.number(plan.peak_bytes)} B.",
+        "fusions",
+    )
+    with st.container(horizontal=True):
+        for one in found[:3]:
+            style.door(
+                "Fusion group " + str(found.index(one) + 1), "fusion", run_id, graph=plan.graph_id, node=one.group_id
+            )
+
+
+def _orders(run_id: str, graph_id: str) -> None:
+    orders = data.ask(memory.orders, run_id, graph_id)
+    style.section("Orders of the schedule that Inductor weighed", "orders")
+    if not orders:
+        style.note("None: the pass did not run on this graph.", "orders")
+        return
+    rows = [
+        {
+            "order": order.method,
+            "estimated peak": order.peak_bytes,
+            "exact": f"{style.number(order.peak_bytes)} B",
+            "": "taken" if order.chosen else "",
+        }
+        for order in orders
+    ]
+    table(rows, {"estimated peak": style.size}, key="orders")
+
+
+def _budgets(run_id: str, graph_id: str) -> None:
+    tried = data.ask(memory.budgets, run_id, graph_id)
+    if not tried:
+        return
+    style.section("Memory budgets of the partitioner", "budgets")
+    rows = [
+        {
+            "budget": one.budget,
+            "saved for the backward": one.saved_bytes,
+            "values": one.saved_values,
+            "ops computed again": one.recomputed_ops,
+            "their flops": one.recomputed_flops,
+        }
+        for one in tried
+    ]
+    formats = {"budget": style.number, "saved for the backward": style.size, "their flops": style.number}
+    table(rows, formats, key="budgets")
+    style.note(
+        "The partitioner run on the traced joint graph, before Inductor's own passes on it, with "
+        "torch._functorch.config.activation_memory_budget set; nothing was compiled. Bytes are of forward values, "
+        "inputs left out.",
+        "budgets",
+    )
+
+
+def _recompute(values: list[Saved]) -> None:
+    kept = [value for value in values if value.saved and not value.is_input]
+    if not kept:
+        return
+    style.section("Saved for the backward", "saved")
+    rows = [
+        {
+            "value": value.node,
+            "bytes": value.bytes,
+            "why": value.reason or "cheaper to keep than to compute again",
+            "source": style.source_line(value.file, value.line),
+            "line": value.source_text or "",
+        }
+        for value in kept[:MOST]
+    ]
+    table(rows, {"bytes": style.size}, key="saved", height=260 if len(rows) > 8 else None)
+    again = sum(value.recomputed for value in values)
+    style.note(
+        f"Values that could be computed again instead: {style.size(sum(v.bytes or 0 for v in kept))} in all. The "
+        f"partitioner has {style.plural(again, 'operation')} of the forward computed again already.",
+        "saved",
+    )
+
+
+def _reuses(run_id: str, graph_id: str) -> None:
+    refused = [one for one in data.ask(memory.reuses, run_id, graph_id) if one.verdict == "refused"]
+    if not refused:
+        return
+    style.section("Memory that could have been used again", "reuses")
+    rows = [
+        {
+            "buffer": one.buffer,
+            "bytes": one.bytes,
+            "could take": one.candidate,
+            "how": "in place" if one.kind == "in_place" else "from the pool",
+            "refused because": one.reason,
+        }
+        for one in refused[:MOST]
+    ]
+    table(rows, {"bytes": style.size}, key="reuses", height=260 if len(rows) > 8 else None)
