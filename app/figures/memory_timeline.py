@@ -281,6 +281,7 @@ def _framed(figure: go.Figure, height: int) -> go.Figure:
         barmode="overlay",
         bargap=0,
         hovermode="closest",
+        hoverdistance=200,  # a click beside the line means the step below it
         uirevision="kept",
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
         uniformtext={"minsize": 9, "mode": "hide"},
