@@ -26,6 +26,9 @@ SAMPLES: dict[str, str] = {
 WANT_GPU: frozenset[str] = frozenset({"gpt_12x768"})
 """Samples that take minutes on a CPU."""
 
+RECORDED_ON_GPU: tuple[Path, ...] = tuple(sorted((Path(__file__).parent / "h200").glob("*.zip")))
+"""Bundles of runs on an NVIDIA H200, as `fusionscope import` takes them."""
+
 
 def look_for(name: str) -> str:
     """What to look for in a sample: its LOOK_FOR, read from the source so that torch is not imported.

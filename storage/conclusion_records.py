@@ -23,12 +23,39 @@ class Finding:
     link: str | None = None  # screen that shows it, e.g. "kernels?kernel=0/0.forward/triton_poi_0"
 
 
+UNATTRIBUTED = "unattributed "  # begins the operator of a row whose kernel is known by its name alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The headline of a run, worked out once when it is imported. Counts leave out what only measuring compiled."""
+
+    compiles: int
+    breaks: int | None = None  # None where torch's trace, which tells of them, was not recorded
+    recompiles: int | None = None
+    graphs: int  # that reached Inductor
+    kernel_calls: int | None = None  # calls in the emitted wrappers; None when no graph reached Inductor
+    refusals: int  # pairs that were tested and not fused
+    spill_bytes: int | None = None  # of every Triton kernel in its fullest configuration; None where not known of all
+    eager_us: float | None = None  # latency
+    compiled_us: float | None = None
+    eager_kernels: float | None = None  # kernels per call of the model
+    compiled_kernels: float | None = None
+    eager_peak_bytes: float | None = None
+    compiled_peak_bytes: float | None = None
+    plan_peak_bytes: int | None = None  # the largest of the plans
+    within_noise: bool | None = None  # the 10–90 % intervals of both latencies overlap; None where one has none
+    problems: int  # findings that failed and are no mere note
+    worst: str | None = None  # title of the first of them
+    facts: int  # rows that were recorded: the run's share of the library
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCost:
     """What an operator of a module takes of a call of the model: measured in eager, attributed in compiled code."""
 
     module_path: str | None = None  # e.g. layers.0.mlp; "" for the model's own forward; None outside of it or unknown
-    op: str  # operator as eager calls it, e.g. aten::addmm; "unattributed" closes the sum
+    op: str  # operator as eager calls it, e.g. aten::addmm; UNATTRIBUTED and a kernel's name where it is unknown
     direction: str  # forward, backward
     variant: str  # eager, compiled
     file: str | None = None  # of the first node that computes it

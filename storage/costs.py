@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, field
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage import schema
+from fusionscope.storage.conclusion_records import UNATTRIBUTED
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.records import (
     DeviceFact,
@@ -51,6 +52,7 @@ VIEWS = frozenset(
         "unbind",
     ]
 )
+_BATCH_NORM = "aten::_native_batch_norm_legit"  # how AOTAutograd traces it: torch/_decomp/decompositions.py
 CPU_BALANCE = 16.0  # flops a byte: a few hundred GFLOP/s against some tens of GB/s
 Place = tuple[str | None, str, str]  # module path, operator, direction
 
@@ -151,7 +153,7 @@ class _Work:
     def _within(self, graph_id: str, ir: IrNode) -> Iterator[tuple[GraphNode, float]]:
         """The FX nodes of a scheduler node, sharing its weight by the size of their values."""
         nodes = [self._fx[graph_id, name] for name in ir.origins if (graph_id, name) in self._fx]
-        working = [node for node in nodes if node.original not in VIEWS] or nodes
+        working = [node for node in nodes if node.op != "placeholder" and node.original not in VIEWS] or nodes
         nodes = _of_the_call(working) if ir.kind in ("extern", "template") else working
         sizes = [self._touched(node) for node in nodes]
         weight = max((ir.bytes_read or 0) + (ir.bytes_written or 0), (ir.flops or 0) / self._balance, 1.0)
@@ -163,11 +165,19 @@ class _Work:
 
     def _place(self, node: GraphNode) -> Place:
         direction = "backward" if self._direction.get(node.graph_id) == "backward" else "forward"
-        return node.module_path or "", node.original or node.target, direction
+        return node.module_path or "", _operator(node), direction
 
     def _unknown(self, timing: KernelTiming) -> Place:
         """A kernel of none of the recorded graphs: an operator that ran between them keeps its name."""
-        return None, timing.op or "unattributed", "forward"
+        return None, timing.op or UNATTRIBUTED + timing.name, "forward"
+
+
+def _operator(node: GraphNode) -> str:
+    """What eager runs in a node's place, in the dispatcher's words."""
+    if node.op == "placeholder":
+        return "copy of an input"
+    operator = node.original or node.target
+    return "aten::native_batch_norm" if operator.startswith(_BATCH_NORM) else operator
 
 
 def _of_the_call(nodes: Sequence[GraphNode]) -> list[GraphNode]:

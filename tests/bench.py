@@ -52,10 +52,10 @@ def main() -> None:
     parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
     parser.add_argument("--buffers", nargs="*", type=int, default=(1_000, 10_000, 100_000))
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
-    parser.add_argument("--count", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--take", default="cost", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.what == ["one"]:
-        say(json.dumps((counted if asked.count else one)(asked.models[0], asked.variant)))
+        say(json.dumps(TAKEN[asked.take](asked.models[0], asked.variant)))
         return
     for what in asked.what:
         BENCHES[what](asked)
@@ -100,19 +100,20 @@ def spread(runs: list[Found], key: str) -> str:
 def calling(asked: argparse.Namespace) -> None:
     """Print how many function calls recording adds to each model's compile."""
     for model in asked.models:
-        plain, recorded = (in_process(model, variant, "--count")["calls"] for variant in ("plain", "recorded"))
+        plain, recorded = (in_process(model, variant, "calls")["calls"] for variant in ("plain", "recorded"))
         say(f"{model:18} {plain:12,.0f} function calls plain, {recorded / plain:.3f} times as many recorded")
 
 
 def growth(asked: argparse.Namespace) -> None:
     """Print how many rows and bytes a GPT of each size records."""
-    for layers in asked.layers:
-        run = in_process(f"gpt:{layers}", "recorded")
-        nodes, rows, size = run["nodes"], run["rows"], run["bytes"]
-        say(
-            f"{layers:3} layers  {nodes:6.0f} scheduler nodes  {rows:8.0f} rows ({rows / nodes:5.1f} a node)"
-            f"  {size / 1024:8.0f} KiB ({size / nodes:6.0f} B a node)"
-        )
+    with tempfile.TemporaryDirectory() as cache:  # of kernels, which all sizes share
+        for layers in asked.layers:
+            run = in_process(f"gpt:{layers}", "recorded", "rows", cache)
+            nodes, rows, size = run["nodes"], run["rows"], run["bytes"]
+            say(
+                f"{layers:3} layers  {nodes:6.0f} scheduler nodes  {rows:8.0f} rows ({rows / nodes:5.1f} a node)"
+                f"  {size / 1024:8.0f} KiB ({size / nodes:6.0f} B a node)"
+            )
 
 
 def agree(asked: argparse.Namespace) -> None:
@@ -189,19 +190,19 @@ BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 
 
-def in_process(model: str, variant: str, *options: str) -> Found:
-    """One measurement in a process of its own, with caches that nobody used before."""
+def in_process(model: str, variant: str, take: str = "cost", cache: str | None = None) -> Found:
+    """One measurement in a process of its own, with caches that nobody used before, or with those of a folder."""
     with tempfile.TemporaryDirectory() as folder:
-        env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache or f"{folder}/cache", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         if variant == "trace":
             env["TORCH_TRACE"] = f"{folder}/trace"
-        command = [sys.executable, __file__, "one", "--models", model, "--variant", variant, *options]
+        command = [sys.executable, __file__, "one", "--models", model, "--variant", variant, "--take", take]
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     answer: Found = json.loads(done.stdout)
     return answer
 
 
-def one(model: str, variant: str) -> Found:
+def cost(model: str, variant: str) -> Found:
     """Compile a model once in this process: what it took, what publishing took, and the median step after it."""
     step = built(model)
     with tempfile.TemporaryDirectory() as folder:
@@ -212,12 +213,12 @@ def one(model: str, variant: str) -> Found:
             step()
             compiled = spent()
         published = spent()
-        cost = {f"{clock}_s": compiled[clock] - began[clock] for clock in began}
-        cost |= {f"publish_{clock}_s": published[clock] - compiled[clock] for clock in began}
-        return cost | {"step_s": median_step(step)} | kept(Path(folder))
+        taken = {f"{clock}_s": compiled[clock] - began[clock] for clock in began}
+        taken |= {f"publish_{clock}_s": published[clock] - compiled[clock] for clock in began}
+        return taken | {"step_s": median_step(step)}
 
 
-def counted(model: str, variant: str) -> Found:
+def calls(model: str, variant: str) -> Found:
     """The function calls, those of built-in functions included, of a model's compile and first step."""
     step, profile = built(model), cProfile.Profile()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as recorder:
@@ -238,6 +239,21 @@ def built(model: str) -> Callable[[], Any]:
     return (lambda: compiled(*inputs).sum().backward()) if backward else (lambda: compiled(*inputs))
 
 
+def rows(model: str, _variant: str) -> Found:
+    """Rows, bytes and scheduler nodes of a model's run."""
+    step = built(model)
+    with tempfile.TemporaryDirectory() as folder:
+        with recording(Path(folder)):
+            step()
+        (bundle,) = Path(folder).glob("inbox/*")
+        tables = json.loads((bundle / "manifest.json").read_text())["rows"]
+        size = sum(file.stat().st_size for file in bundle.iterdir())
+    return {"rows": sum(tables.values()), "bytes": size, "nodes": tables["ir_nodes"]}
+
+
+TAKEN = {"cost": cost, "calls": calls, "rows": rows}  # what a process measures
+
+
 def model_of(model: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]:
     """What a sample's `build()` returns, and whether its step has a backward pass."""
     from fusionscope.sample_models import SAMPLES
@@ -255,16 +271,6 @@ def recording(folder: Path) -> Iterator[None]:
 
     with record("bench", store=folder, import_on_exit=False):
         yield
-
-
-def kept(folder: Path) -> Found:
-    """Rows, bytes and scheduler nodes of the published bundle."""
-    manifests = list(folder.glob("inbox/*/manifest.json"))
-    if not manifests:
-        return {}
-    rows = json.loads(manifests[0].read_text())["rows"]
-    size = sum(file.stat().st_size for file in manifests[0].parent.iterdir())
-    return {"rows": sum(rows.values()), "bytes": size, "nodes": rows["ir_nodes"]}
 
 
 def median_step(step: Callable[[], Any]) -> float:

@@ -121,16 +121,12 @@ def clicked(page: Page, times: int) -> list[float]:
     """Seconds from a click on a box to its panel."""
     places = page.locator(".canvas").evaluate(PLACES)
     found, shown = [], ""
-    for node, x, y, kernel in places[1 :: max(1, len(places) // (2 * times))]:
+    for _, x, y, kernel in places[1 :: max(1, len(places) // (2 * times))]:
         if len(found) == times or kernel == shown:
             continue
         start = time.perf_counter()
         page.mouse.click(x, y)
-        page.wait_for_function(
-            """([node, kernel]) => new URL(location).searchParams.get("node") === node
-            && document.querySelector('[data-testid="stMain"] [data-testid="stCode"]')?.innerText.trim() === kernel""",
-            arg=[node, kernel],
-        )
+        page.locator(".name").get_by_text(kernel, exact=True).wait_for()
         found.append(time.perf_counter() - start)
         shown = kernel
         page.wait_for_timeout(300)

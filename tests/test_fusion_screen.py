@@ -20,6 +20,13 @@ PLACE = """(canvas, node) => {
 }"""
 
 
+EDGE = """(canvas, [from, to]) => {
+    const refused = canvas.shown.edges.filter((edge) => edge.kind === "refused");
+    const { touch } = refused.find((edge) => edge.from === from && edge.to === to);
+    const at = canvas.network.canvasToDOM({ x: touch[16], y: touch[17] });
+    const view = canvas.querySelector('.view').getBoundingClientRect();
+    return [view.x + at.x, view.y + at.y];
+}"""
 SIGN = """(canvas, frame) => {
     const { x, y, width } = canvas.shown.frames.get(frame);
     const at = canvas.network.canvasToDOM({ x: x + width - 13, y: y + 13 });
@@ -70,6 +77,7 @@ def boxes(page: Page) -> list[str]:
 
 def inspector(page: Page, tab: str) -> str:
     page.get_by_role("tab", name=tab).click()
+    settle(page)
     return page.locator(".st-key-inspector").locator("xpath=..").inner_text()
 
 
@@ -102,7 +110,7 @@ def test_an_address_may_name_a_scheduler_node_inside_a_group_and_ignores_one_tha
     assert selected(page) == [SOFTMAX]
     open_fusion(page, address, node="op999")
     assert selected(page) == [SOFTMAX]
-    assert "cpp_fused__softmax" in inspector(page, "Node")
+    expect(page.locator(".name")).to_contain_text("cpp_fused__softmax")
 
 
 def test_a_search_fades_what_it_does_not_find(page: Page, address: str) -> None:
@@ -220,6 +228,16 @@ def test_the_exported_page_needs_nothing_but_itself(page: Page, address: str, tm
     page.locator("input").fill("softmax")
     assert page.locator("g.box").evaluate_all("boxes => boxes.filter((box) => !box.style.opacity).length") == 1
     page.context.set_offline(False)
+
+
+def test_a_click_on_a_refused_edge_explains_its_pair(page: Page, address: str) -> None:
+    open_fusion(page, address, refused="true")
+    x, y = page.locator(".canvas").evaluate(EDGE, ["op2", "op3"])
+    page.mouse.click(x, y)
+    page.wait_for_url(lambda url: "node=op2" in url and "with=op3" in url)
+    settle(page)
+    expect(page.locator(".st-key-entry-verdict")).to_contain_text("Refused: they met in round 1.")
+    expect(page.locator(".st-key-entry-verdict")).to_contain_text("Torch says: node1 is a library call")
 
 
 def test_a_step_in_the_address_shows_what_lives_there(page: Page, address: str) -> None:

@@ -307,8 +307,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, 32) → (rows, 32)"""
-        x = x + self.narrow(nn.functional.gelu(self.wide(x)))
-        return x
+        return x + self.narrow(nn.functional.gelu(self.wide(x)))
 
 
 class Stack(nn.Module):
@@ -369,7 +368,7 @@ def test_a_module_has_the_same_rows_in_eager_and_compiled_where_a_function_calls
         compiled = torch.compile(function)
         compiled(torch.randn(64, 32)).sum().backward()
         recording.compare(function, (torch.randn(64, 32),), compiled=compiled, backward=True)
-    rows = Library(tmp_path).ask(costs.operators, recording.run_id)
+    rows = Library(tmp_path).ask(costs.rows, recording.run_id, "module and operator")
     eager = {(row.module_path, row.op, row.direction) for row in rows if row.eager_us}
     both = {place for row in rows if row.compiled_us and (place := (row.module_path, row.op, row.direction)) in eager}
     paths = [".".join(filter(None, (root, *rest))) for rest in (["blocks", "0", "wide"], ["blocks", "1", "narrow"])]

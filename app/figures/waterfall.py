@@ -7,15 +7,19 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from fusionscope.app import style
-from fusionscope.storage.queries.costs import CostRow
+from fusionscope.storage.queries.costs import EVERY, CostRow
 
 TOP = 8
+_PLACES = {None: "outside the model", "": "the model's own forward", EVERY: None}
 
 
 def name_of(row: CostRow) -> str:
     """What a row is about, in the words of the program."""
-    module = {None: "outside the model", "": "the model's own forward"}.get(row.module_path, row.module_path)
-    parts = (row.op and row.op.removeprefix("aten::"), module, "backward" if row.direction == "backward" else None)
+    module = {None: "outside the model", "": "the model's own forward", EVERY: None}.get(
+        row.module_path, row.module_path
+    )
+    counted = f"{module} × {row.modules}" if module and row.modules > 1 else module
+    parts = (row.op and row.op.removeprefix("aten::"), counted, "backward" if row.direction == "backward" else None)
     return " · ".join(str(part) for part in parts if part)
 
 

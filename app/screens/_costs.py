@@ -9,14 +9,14 @@ from fusionscope.app.figures.waterfall import TOP, name_of, waterfall
 from fusionscope.app.table import table
 from fusionscope.app.words import METRICS
 from fusionscope.storage.queries import costs
-from fusionscope.storage.queries.costs import CostRow, Coverage
+from fusionscope.storage.queries.costs import GROUPINGS, CostRow, Coverage
 
-GROUPS = {"module": costs.modules, "operator": costs.operators}
+DEFAULT = "kind of module"
 
 
-def show_waterfall(run_id: str, by: str = "module") -> bool:
+def show_waterfall(run_id: str, by: str = DEFAULT) -> bool:
     """The picture alone; False where nothing was attributed."""
-    rows = data.ask(GROUPS[by], run_id)
+    rows = data.ask(costs.rows, run_id, by)
     if not rows or not any(row.compiled_us for row in rows):
         return False
     st.plotly_chart(waterfall(rows), config=style.PLOT, key=f"waterfall-{by}")
@@ -32,11 +32,11 @@ def show_waterfall(run_id: str, by: str = "module") -> bool:
 def show_costs(run_id: str) -> None:
     """The section of the comparison screen: picture, choice of level, table and coverage."""
     style.section("Where the time went", "costs")
-    by = st.segmented_control("By", list(GROUPS), default="module", key="costs-by", label_visibility="collapsed")
-    if not show_waterfall(run_id, by or "module"):
+    by = st.segmented_control("By", list(GROUPINGS), default=DEFAULT, key="costs-by", label_visibility="collapsed")
+    if not show_waterfall(run_id, by or DEFAULT):
         style.not_recorded("no kernel of this run was both timed and attributed to a module", "costs")
         return
-    rows = data.ask(GROUPS[by or "module"], run_id)
+    rows = data.ask(costs.rows, run_id, by or DEFAULT)
     table([_row(row) for row in rows], _FORMATS, key="costs")
     style.note(" ".join(map(_covered, data.ask(costs.coverage, run_id))), "coverage-costs")
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.components.code_view import code_view
+from fusionscope.app.components.name import name
 from fusionscope.app.figures.boxes import operator
 from fusionscope.app.figures.dag_items import composition
 from fusionscope.app.screens._why import computed, details, headline, meetings
 from fusionscope.app.table import table
 from fusionscope.storage.queries import fusion, fusion_facts, fusion_ops
-from fusionscope.storage.queries.fusion import Group, Lowering, SourceLine
+from fusionscope.storage.queries.fusion import Group, Lowering
 from fusionscope.storage.queries.fusion_ops import Op
 
 SHOWN = 40  # decisions in the inspector; the ledger below the canvas has them all
@@ -37,26 +38,27 @@ class Chosen:
 def inspector(chosen: Chosen, groups: Sequence[Group]) -> None:
     """Node, Why, Code, Source and Buffers of what is chosen."""
     group = chosen.group
-    st.code(chosen.node or group.kernel or group.group_id, language=None, wrap_lines=True)
+    name(chosen.node or group.kernel or group.group_id, key="chosen")
     nodes, ops = style.plural(len(group.members), "scheduler node"), style.plural(len(group.ops), "op")
     inside = f"in {style.short(group.kernel or group.group_id, 44)} · " if chosen.node else ""
     style.note(f"{inside}{style.KIND_NAMES[group.kind]} · {nodes} · {ops}", "group")
-    node, why, code, source, buffers = st.tabs(["Node", "Why", "Code", "Source", "Buffers"], key="inspector")
-    with node:
-        _node(chosen)
-    with why, st.container(height=HEIGHT, border=False):
-        _why(chosen, groups)
-    with code:
-        _code(chosen)
-    with source, st.container(height=HEIGHT, border=False):
-        _source(data.ask(fusion.source_lines, chosen.run_id, chosen.graph_id, group.group_id), chosen.node)
-    with buffers:
-        _buffers(chosen)
+    sides: dict[str, Callable[[], None]] = {
+        "Node": lambda: _node(chosen),
+        "Why": lambda: _why(chosen, groups),
+        "Code": lambda: _code(chosen),
+        "Source": lambda: _source(chosen),
+        "Buffers": lambda: _buffers(chosen),
+    }
+    # Only the open tab is made: the browser would draw what is in the others too, before the graph.
+    for tab, draw in zip(st.tabs(list(sides), key="inspector", bind="query-params"), sides.values(), strict=True):
+        if tab.open:
+            with tab, st.container(height=HEIGHT, border=False):
+                draw()
 
 
 def module_inspector(run_id: str, title: str, groups: Sequence[Group]) -> None:
     """The kernels of one module."""
-    st.code(title, language=None, wrap_lines=True)
+    name(title, key="chosen")
     shares = ", ".join(f"{style.KIND_NAMES[kind]} {style.percent(share)}" for kind, share in composition(groups))
     style.note(f"{style.plural(len(groups), 'group')}: {shares}", "module")
     rows = [
@@ -196,27 +198,28 @@ def _code(chosen: Chosen) -> None:
         st.code(kernel.source, language=LANGUAGES.get(kernel.backend), height=440)
     else:
         target = next((op.target for op in _ops(chosen) if op.node == chosen.node), chosen.node)
-        name = operator(target)
-        lit = mentions(kernel.source, name)
+        called = operator(target)
+        lit = mentions(kernel.source, called)
         code_view(kernel.source, lit, height=440, key="code")
         style.note(
-            f"Lit: lines that call {name}. Inductor does not say which line computes which FX node."
+            f"Lit: lines that call {called}. Inductor does not say which line computes which FX node."
             if lit
-            else f"No line calls {name} by name, and Inductor does not say which line computes which FX node.",
+            else f"No line calls {called} by name, and Inductor does not say which line computes which FX node.",
             "lit",
         )
 
 
-def mentions(source: str, name: str) -> list[int]:
+def mentions(source: str, function: str) -> list[int]:
     """Lines, from 1, of a kernel in which a function of that name is called; comments do not count."""
-    called = re.compile(rf"(?<!\w){re.escape(name.strip('_'))}(?:_u20|f)?\(")
+    called = re.compile(rf"(?<!\w){re.escape(function.strip('_'))}(?:_u20|f)?\(")
     lines = enumerate(source.split("\n"), start=1)
     return [i for i, line in lines if not line.lstrip().startswith(("#", "//")) and called.search(line)]
 
 
-def _source(lines: list[SourceLine], node: str | None) -> None:
+def _source(chosen: Chosen) -> None:
     """Lines of the model; of one FX node only its own."""
-    lines = [line for line in lines if node in line.nodes] if node else lines
+    found = data.ask(fusion.source_lines, chosen.run_id, chosen.graph_id, chosen.group.group_id)
+    lines = [line for line in found if chosen.node is None or chosen.node in line.nodes]
     if not lines:
         style.not_recorded("no FX node of this group carries a line of the model", "source")
     for i, line in enumerate(lines):

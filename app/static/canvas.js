@@ -57,6 +57,7 @@ function draw(root, data, vis) {
   view.style.height = `${data.height}px`;
   const nodes = rows(data.nodes);
   const edges = rows(data.edges);
+  for (const edge of edges) edge.touch = touchable(edge);
   const heat = data.legend.some((entry) => entry.ramp);
   for (const node of nodes) Object.assign(node, { heat, label: node.lines[0], shape: "custom" });
   const boxes = new Map(nodes.map((node) => [node.id, node]));

@@ -185,11 +185,7 @@ function trace(path, { route, kind }) {
   const points = [];
   for (let i = 0; i < route.length; i += 2) points.push([route[i], route[i + 1]]);
   path.moveTo(...points[0]);
-  if (kind === "saved" || kind === "refused") {
-    const [[ax, ay], [bx, by]] = [points[0], points.at(-1)];
-    const reach = Math.max(60, Math.abs(bx - ax) * 0.4);
-    return path.bezierCurveTo(ax + reach, ay, bx - reach * Math.sign(bx - ax || -1), by, bx, by);
-  }
+  if (kind === "saved" || kind === "refused") return path.bezierCurveTo(...swing(route).slice(2));
   const straight = (i) => points[i][0] === points[i + 1][0] || points[i][1] === points[i + 1][1];
   const length = (i) => Math.abs(points[i][0] - points[i + 1][0]) + Math.abs(points[i][1] - points[i + 1][1]);
   for (let i = 0; i + 1 < points.length; i++) {
@@ -198,6 +194,21 @@ function trace(path, { route, kind }) {
     else if (i + 2 < points.length && straight(i + 1)) path.arcTo(bx, by, ...points[i + 2], Math.min(8, length(i) / 2, length(i + 1) / 2));
     else path.lineTo(bx, by);
   }
+}
+
+// From side to side of two boxes: start, two points that pull, end.
+function swing(route) {
+  const [[ax, ay], [bx, by]] = [route.slice(0, 2), route.slice(-2)];
+  const reach = Math.max(60, Math.abs(bx - ax) * 0.4);
+  return [ax, ay, ax + reach, ay, bx - reach * Math.sign(bx - ax || -1), by, bx, by];
+}
+
+// The points of an edge that a pointer may touch: a swing is followed in short stretches.
+function touchable({ route, kind }) {
+  if (kind !== "saved" && kind !== "refused") return route;
+  const [ax, ay, px, py, qx, qy, bx, by] = swing(route);
+  const at = (t, a, p, q, b) => (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * p + 3 * (1 - t) * t ** 2 * q + t ** 3 * b;
+  return Array.from({ length: 17 }, (_, i) => [at(i / 16, ax, px, qx, bx), at(i / 16, ay, py, qy, by)]).flat();
 }
 
 function arrow(path, { route, kind }) {
@@ -279,7 +290,7 @@ function paintJoints(context, steps, taken, boxes, { colours }) {
   context.restore();
 }
 
-function distanceTo({ route }, x, y) {
+function distanceTo({ touch: route }, x, y) {
   let least = Infinity;
   for (let i = 0; i + 3 < route.length; i += 2) {
     const [ax, ay, bx, by] = route.slice(i, i + 4);

@@ -1,4 +1,7 @@
-"""List the sample models that `fusionscope record NAME` takes, with what to look for in each; or record them all."""
+"""List the sample models that `fusionscope record NAME` takes, with what to look for in each; or record them all.
+
+Beside them stand runs that were recorded on a GPU: where there is none, they show the screens of one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusionscope.collector.commands import DONE, MODEL_FAILED, add_store, answer, as_json, require_store, say
-from fusionscope.sample_models import SAMPLES, WANT_GPU, look_for
+from fusionscope.sample_models import RECORDED_ON_GPU, SAMPLES, WANT_GPU, look_for
 from fusionscope.storage.library import Library, default_address
 from fusionscope.storage.queries.runs import library_runs
 
@@ -20,7 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of `fusionscope samples`."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--json", action="store_true", help="print JSON")
-    what.add_argument("--record", action="store_true", help="record those that the library does not hold yet")
+    what.add_argument(
+        "--record",
+        action="store_true",
+        help="record those that the library does not hold yet, and import the runs of a GPU",
+    )
     add_store(parser)
 
 
@@ -35,10 +42,12 @@ def run(options: Namespace) -> int:
 
 
 def record_missing(store: Path) -> int:
-    """Record, each in a process of its own, the samples of which the library holds no complete run."""
+    """Record, each in a process of its own, the samples of which the library holds no complete run; import the rest."""
     require_store(store)
     library = Library(store)
     library.import_inbox()
+    for run in RECORDED_ON_GPU:
+        library.import_path(run)
     held = {run.name for run in library.ask(library_runs) if run.status == "complete"}
     missing = [name for name in suited() if name not in held]
     failed = [name for name in _with_progress(missing) if not _recorded(name, store)]

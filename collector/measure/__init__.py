@@ -152,7 +152,7 @@ def _kernels(
     launches = launches_of(profile, device, names)
     yield from kernel_records(variant.name, profile, launches, device)
     if variant.name == "eager":
-        yield from op_costs(profile, launches)
+        yield from op_costs(profile, launches, device.type)
     spans, lost = spans_of(variant.name, profile, launches, device, names)
     yield from spans
     if lost:

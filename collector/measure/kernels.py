@@ -29,7 +29,6 @@ _CPU_METHOD = (
     "calls counts with it), and calls of generated C++ kernels"
 )
 _PROFILED = "wall time of a step under the profiler, operators and device recorded"
-_BACKENDS = ("CPU", "CompositeExplicitAutograd")
 _NO_KERNEL = {"aten::_unsafe_view", "aten::_local_scalar_dense", "aten::resize_", "aten::set_", "aten::record_stream"}
 _COMPILED = "## Call CompiledFxGraph"  # event around a wrapper's call: torch/_inductor/output_code.py
 
@@ -114,13 +113,14 @@ def kernel_records(
     yield from _timings(variant, launches, on_cuda)
 
 
-def operators_with_kernel() -> set[str]:
-    """CPU operators that do work of their own, by the profiler's name for them.
+def operators_with_kernel(device: str = "CPU") -> set[str]:
+    """Operators that do work of their own on a device (CPU, CUDA), by the profiler's name for them.
 
-    These have a kernel registered for the CPU or for all backends at once. Left out are those that only call others
+    These have a kernel registered for that device or for all backends at once. Left out are those that only call others
     (CompositeImplicitAutograd), return a view, or only allocate.
     """
-    registered = (name for key in _BACKENDS for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    keys = (device, "CompositeExplicitAutograd")
+    registered = (name for key in keys for name in torch._C._dispatch_get_registrations_for_dispatch_key(key))
     # An `out` overload is generated for composites too, so it says nothing about the operator that was called.
     operators = {name.partition(".")[0] for name in registered if "out" not in name.partition(".")[2]}
     return {operator for operator in operators if not _moves_nothing(operator)}

@@ -8,9 +8,10 @@ from typing import Any
 
 from torch._C._profiler import _EventType
 
-from fusionscope.collector.measure.kernels import STEPS, Launch, above
+from fusionscope.collector.measure.kernels import STEPS, Launch, above, operators_with_kernel
 from fusionscope.collector.measure.modules import MODULE
 from fusionscope.collector.measure.profile import Profile, descend
+from fusionscope.storage.conclusion_records import UNATTRIBUTED
 from fusionscope.storage.records import OpCost
 
 _BACKWARD = (
@@ -18,13 +19,17 @@ _BACKWARD = (
 )
 
 
-def op_costs(profile: Profile, launches: list[Launch]) -> Iterator[OpCost]:
-    """Eager's kernels by module, operator and direction: means over the profiled steps, which add up to the whole."""
-    forward = _forward_modules(profile)
+def op_costs(profile: Profile, launches: list[Launch], device: str) -> Iterator[OpCost]:
+    """Eager's kernels by module, operator and direction: means over the profiled steps, which add up to the whole.
+
+    `device` is the type of the model's device.
+    """
+    forward, traced = _forward_modules(profile), operators_with_kernel(device.upper())
     rows: dict[tuple[str | None, str, str], list[Launch]] = defaultdict(list)
     for launch in launches:
         module_path, direction = _place(launch.asker, forward)
-        rows[module_path, launch.op or "unattributed", direction].append(launch)
+        op = _as_traced(launch.asker, traced) or launch.op or UNATTRIBUTED + launch.name
+        rows[module_path, op, direction].append(launch)
     for (module_path, op, direction), runs in rows.items():
         yield OpCost(
             module_path=module_path,
@@ -34,6 +39,16 @@ def op_costs(profile: Profile, launches: list[Launch]) -> Iterator[OpCost]:
             eager_us=sum(run.us for run in runs) / STEPS,
             eager_kernels=len(runs) / STEPS,
         )
+
+
+def _as_traced(asker: Any, traced: set[str]) -> str | None:
+    """The operator that AOTAutograd's graph holds for a kernel, so that eager's rows meet those of compiled code.
+
+    That graph is taken below the operators that only call others and has no writes in place (aten::conv2d becomes
+    aten::convolution, aten::add_ becomes aten::add): torch/_functorch/_aot_autograd/graph_capture.py.
+    """
+    *_, outermost = (None, *(event.name for event in above(asker) if event.name in traced))
+    return outermost.rstrip("_") if outermost else None
 
 
 def _forward_modules(profile: Profile) -> Mapping[int, str]:

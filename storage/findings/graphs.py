@@ -35,8 +35,11 @@ LARGE = 1 << 20  # bytes of a value that is costly to compute twice
 GROWN = 1.1  # compiled peak over eager peak
 # Functions of many instructions; Inductor realizes only some of them on a CPU (torch/_inductor/ir.py, heavy_ops).
 HEAVY = frozenset(
-    "exp exp2 expm1 log log1p log2 log10 erf erfc erfinv gelu sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid "
-    "log_sigmoid_forward pow silu mish softplus lgamma digamma".split()
+    [
+        *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "pow"),
+        *("erf", "erfc", "erfinv", "gelu", "sigmoid", "log_sigmoid_forward", "silu", "mish", "softplus"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "lgamma", "digamma"),
+    ]
 )
 _ATTENTION = "scaled_dot_product"
 

@@ -15,7 +15,7 @@ CREATE TABLE findings (
 CREATE TABLE op_costs (
     run_id VARCHAR NOT NULL,
     module_path VARCHAR,  -- e.g. layers.0.mlp; "" for the model's own forward; NULL outside of it or unknown
-    op VARCHAR,  -- operator as eager calls it, e.g. aten::addmm; "unattributed" closes the sum
+    op VARCHAR,  -- operator as eager calls it, e.g. aten::addmm; "unattributed KERNEL" where it is unknown
     direction VARCHAR,  -- forward, backward
     variant VARCHAR,  -- eager, compiled
     file VARCHAR, line BIGINT,  -- of the first node that computes it

@@ -6,16 +6,27 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
+from fusionscope.storage.conclusion_records import UNATTRIBUTED
 from fusionscope.storage.queries._rows import fetch
+
+EVERY = "*"
+# Name → what tells two rows apart: module and operator. Layers of a kind differ by a number in their path.
+GROUPINGS = {
+    "kind of module": (r"regexp_replace(module_path, '\b\d+\b', '*', 'g')", "NULL::VARCHAR"),
+    "module": ("module_path", "NULL::VARCHAR"),
+    "operator": (f"'{EVERY}'", "op"),
+    "module and operator": ("module_path", "op"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """A module and direction, or an operator of it: microseconds a call in eager and in compiled code."""
+    """A part of the model and a direction: microseconds a call in eager and in compiled code."""
 
-    module_path: str | None  # "" for the model's own forward; None outside of it or unknown
+    module_path: str | None  # "" for the model's own forward; None outside of it or unknown; EVERY: of all modules
     op: str | None  # None: all operators of the module
     direction: str
+    modules: int  # that the row sums up
     file: str | None
     line: int | None
     eager_us: float  # 0: eager has no such operator
@@ -36,7 +47,7 @@ class Coverage:
 
     variant: str
     total_us: float
-    unattributed_us: float  # in rows whose operator is unknown
+    unattributed_us: float  # in rows that bear a kernel's name, since its operator is unknown
     profiled_us: float | None  # wall time of a step under the profiler
     latency_us: float | None  # wall time of a step without it
 
@@ -46,14 +57,11 @@ class Coverage:
         return 1 - self.unattributed_us / self.total_us if self.total_us else 1.0
 
 
-def modules(con: DuckDBPyConnection, run_id: str) -> list[CostRow]:
-    """One row per module and direction, largest change first."""
-    return _largest_first(fetch(con, CostRow, _COSTS.format(op="NULL::VARCHAR"), [run_id]))
-
-
-def operators(con: DuckDBPyConnection, run_id: str) -> list[CostRow]:
-    """One row per module, operator and direction, largest change first."""
-    return _largest_first(fetch(con, CostRow, _COSTS.format(op="op"), [run_id]))
+def rows(con: DuckDBPyConnection, run_id: str, by: str) -> list[CostRow]:
+    """One row per part and direction, largest change first; `by` is one of GROUPINGS."""
+    module, operator = GROUPINGS[by]
+    found = fetch(con, CostRow, _COSTS.format(module=module, op=operator), [run_id])
+    return sorted(found, key=lambda row: -abs(row.gain_us))
 
 
 def coverage(con: DuckDBPyConnection, run_id: str) -> list[Coverage]:
@@ -61,30 +69,26 @@ def coverage(con: DuckDBPyConnection, run_id: str) -> list[Coverage]:
     return fetch(con, Coverage, _COVERAGE, [run_id])
 
 
-def _largest_first(rows: list[CostRow]) -> list[CostRow]:
-    return sorted(rows, key=lambda row: -abs(row.gain_us))
-
-
 _COSTS = """
-WITH cost AS (SELECT *, {op} AS shown FROM op_costs WHERE run_id = $1),
-listed AS (SELECT module_path, shown, direction, unnest(kernel_ids) AS kernel_id FROM cost),
-kernels AS (SELECT module_path, shown, direction, list(DISTINCT kernel_id) AS kernel_ids FROM listed GROUP BY ALL),
+WITH cost AS (SELECT *, module_path AS place, {module} AS part, {op} AS shown FROM op_costs WHERE run_id = $1),
+listed AS (SELECT part, shown, direction, unnest(kernel_ids) AS kernel_id FROM cost),
+kernels AS (SELECT part, shown, direction, list(DISTINCT kernel_id) AS kernel_ids FROM listed GROUP BY ALL),
 summed AS (
-    SELECT module_path, shown, direction,
+    SELECT part, shown, direction, count(DISTINCT place) AS modules,
         any_value(file ORDER BY line) AS file, any_value(line ORDER BY line) AS line,
         coalesce(sum(eager_us), 0) AS eager_us, coalesce(sum(compiled_us), 0) AS compiled_us,
-        bool_or(estimated) AS estimated, coalesce(sum(eager_kernels), 0) AS eager_kernels
+        coalesce(bool_or(estimated), false) AS estimated, coalesce(sum(eager_kernels), 0) AS eager_kernels
     FROM cost GROUP BY ALL
 )
-SELECT s.module_path, s.shown AS op, s.direction, file, line, eager_us, compiled_us, estimated, eager_kernels,
-    coalesce(list_sort(k.kernel_ids), []) AS kernel_ids
-FROM summed s LEFT JOIN kernels k ON s.module_path IS NOT DISTINCT FROM k.module_path
+SELECT s.part AS module_path, s.shown AS op, s.direction, modules, file, line, eager_us, compiled_us, estimated,
+    eager_kernels, coalesce(list_sort(k.kernel_ids), []) AS kernel_ids
+FROM summed s LEFT JOIN kernels k ON s.part IS NOT DISTINCT FROM k.part
     AND s.shown IS NOT DISTINCT FROM k.shown AND s.direction = k.direction
 """
 
-_COVERAGE = """
+_COVERAGE = f"""
 SELECT variant, sum(coalesce(eager_us, compiled_us)) AS total_us,
-    coalesce(sum(coalesce(eager_us, compiled_us)) FILTER (op = 'unattributed'), 0) AS unattributed_us,
+    coalesce(sum(coalesce(eager_us, compiled_us)) FILTER (starts_with(op, '{UNATTRIBUTED}')), 0) AS unattributed_us,
     (SELECT max(median) FROM measurements m
         WHERE m.run_id = $1 AND m.variant = c.variant AND metric = 'profiled_us') AS profiled_us,
     (SELECT max(median) FROM measurements m

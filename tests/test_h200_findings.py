@@ -1,0 +1,103 @@
+"""What recorded runs of an H200 tell: they agree with a profile made without this program, in another process.
+
+The reference: GPT-2 small of the transformers package with random weights, bfloat16, 8 × 1,024 tokens, no gradients,
+torch 2.11 on an H200; `torch.profiler`, µs of device time a call, summed by the name of the kernel. The head is the one
+product that eager computes with CUTLASS (6,685 µs) and compiled code with nvjet (872 µs); attention is the twelve calls
+of cuDNN's flash kernel (556 µs and 1,385 µs).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fusionscope import sample_models
+from fusionscope.storage import records as r
+from fusionscope.storage.library import Library
+from fusionscope.storage.queries import compare, costs
+from fusionscope.storage.queries.costs import CostRow
+from fusionscope.storage.queries.findings import findings
+from fusionscope.storage.queries.runs import library_runs
+
+BUNDLES = Path(sample_models.__file__).parent / "h200"
+HEAD = {"eager": 6685.14, "compiled": 871.93}
+ATTENTION = {"eager": 555.52, "compiled": 1384.81}
+FORWARD, TRAINING, MLP = "h200_gpt2_forward", "h200_gpt2_training", "h200_mlp_weights"
+ATTRIBUTED = (FORWARD, TRAINING, MLP, "h200_resnet50")
+
+
+@pytest.fixture(scope="module")
+def h200(tmp_path_factory: pytest.TempPathFactory) -> tuple[Library, dict[str, str]]:
+    """A library of the bundles, and the id of each run by its name."""
+    held = Library(tmp_path_factory.mktemp("h200") / "store")
+    for bundle in sorted(BUNDLES.glob("*.zip")):
+        held.import_path(bundle)
+    return held, {run.name: run.run_id for run in held.ask(library_runs)}
+
+
+def rows_of(h200: tuple[Library, dict[str, str]], name: str, by: str) -> list[CostRow]:
+    """The cost rows of a run."""
+    return h200[0].ask(costs.rows, h200[1][name], by)
+
+
+def found_in(h200: tuple[Library, dict[str, str]], name: str) -> dict[str, r.Finding]:
+    """Code of a rule → its finding of a run."""
+    return {finding.code: finding for finding in h200[0].ask(findings, h200[1][name])}
+
+
+def test_the_head_of_gpt2_gains_most(h200: tuple[Library, dict[str, str]]) -> None:
+    most = max(rows_of(h200, FORWARD, "kind of module"), key=lambda row: row.gain_us)
+    assert most.module_path == "lm_head"
+    assert most.eager_us == pytest.approx(HEAD["eager"], rel=0.1)
+    assert most.compiled_us == pytest.approx(HEAD["compiled"], rel=0.1)
+    assert most.gain_us == pytest.approx(HEAD["eager"] - HEAD["compiled"], rel=0.1)
+
+
+def test_the_attention_of_gpt2_loses_most(h200: tuple[Library, dict[str, str]]) -> None:
+    most = min(rows_of(h200, FORWARD, "operator"), key=lambda row: row.gain_us)
+    assert most.op == "aten::_scaled_dot_product_cudnn_attention"
+    assert most.modules == 12
+    assert most.eager_us == pytest.approx(ATTENTION["eager"], rel=0.1)
+    assert most.compiled_us == pytest.approx(ATTENTION["compiled"], rel=0.1)
+    assert most.gain_us == pytest.approx(ATTENTION["eager"] - ATTENTION["compiled"], rel=0.1)
+    modules = min(rows_of(h200, FORWARD, "kind of module"), key=lambda row: row.gain_us)
+    assert modules.module_path == "transformer.h.*.attn"
+
+
+@pytest.mark.parametrize("name", [FORWARD, TRAINING])
+def test_attention_lost_its_causal_kernel_to_a_mask(h200: tuple[Library, dict[str, str]], name: str) -> None:
+    lost = found_in(h200, name)["lost_kernel"]
+    assert (lost.status, lost.severity) == ("failed", "problem")
+    assert len(lost.evidence) == 12
+    assert all("sdpa_attention.py" in fact and "shape (8, 1, 1024, 1024)" in fact for fact in lost.evidence)
+
+
+def test_the_mlp_is_launch_bound(h200: tuple[Library, dict[str, str]]) -> None:
+    bound = found_in(h200, MLP)["launch_bound"]
+    taken = {(m.variant, m.metric): m.median for m in h200[0].ask(compare.measurements, h200[1][MLP])}
+    host, device = taken["compiled", "host_us"], taken["compiled", "device_us"]
+    assert host > 2 * device
+    assert (bound.status, bound.severity) == ("failed", "problem")
+    assert bound.explanation == (
+        f"The host needs {host:.3g} µs to issue a call that keeps the device busy for {device:.3g} µs."
+    )
+    assert any(fact.startswith("a call with CUDA graphs: ") for fact in bound.evidence)
+
+
+@pytest.mark.parametrize("name", ATTRIBUTED)
+def test_almost_all_kernel_time_has_a_row_and_the_rows_add_up(h200: tuple[Library, dict[str, str]], name: str) -> None:
+    held, runs = h200
+    for part in held.ask(costs.coverage, runs[name]):
+        timed = sum(timing.total_us for timing in held.ask(compare.timings, runs[name], part.variant))
+        assert part.covered >= 0.98
+        assert part.total_us == pytest.approx(timed, rel=0.02)
+        assert part.profiled_us
+        assert part.latency_us
+
+
+def test_a_training_step_has_rows_of_the_backward_in_eager_and_compiled(h200: tuple[Library, dict[str, str]]) -> None:
+    rows = rows_of(h200, TRAINING, "kind of module")
+    both = {(row.module_path, row.direction) for row in rows if row.eager_us and row.compiled_us}
+    for module in ("lm_head", "transformer.h.*.attn", "transformer.h.*.mlp.c_fc", "transformer.h.*.mlp.c_proj"):
+        assert {(module, "forward"), (module, "backward")} <= both
