@@ -163,7 +163,7 @@ def _plan_row(found: Alive) -> dict[str, object]:
         "holds": life.ops[0] if life.ops else None,
         "allocated": "at entry" if life.at_entry else style.number(life.allocated_at),
         "first use": style.number(found.first_use),
-        "last use": style.number(life.last_use),
+        "last use": style.number(found.last_use),
         "freed at": style.number(life.freed_at),
         "shape": "×".join(life.shape) if life.shape is not None else None,
         "dtype": life.dtype,
@@ -224,7 +224,7 @@ def _life_of(found: Alive) -> str:
     life = found.life
     begins = "there at entry" if life.at_entry else f"allocated at step {life.allocated_at}"
     by = f" for {life.kernel}" if life.kernel else ""
-    uses = "" if found.first_use is None else f", read from step {found.first_use} to {style.number(life.last_use)}"
+    uses = "" if found.first_use is None else f", read from step {found.first_use} to {style.number(found.last_use)}"
     ends = "outlives the call" if life.freed_at is None else f"freed at step {life.freed_at}"
     return f"{begins}{by}{uses}, {ends}"
 
