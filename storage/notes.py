@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Any
@@ -70,6 +71,13 @@ def act(con: DuckDBPyConnection, run_id: str, what: str, text: str | None = None
         raise StorageError(f"To {what} a run needs a word to do it with.")
     _require_run(con, run_id)
     return _add(con, run_id, Note(**_signed(author), act=what, text=_fit(text)))
+
+
+def act_on_all(
+    con: DuckDBPyConnection, run_ids: Sequence[str], what: str, text: str | None = None, author: str | None = None
+) -> list[Note]:
+    """The same act upon several runs. Raises StorageError."""
+    return [act(con, run_id, what, text, author) for run_id in run_ids]
 
 
 def withdraw(con: DuckDBPyConnection, note_id: str, author: str | None = None) -> Note:
