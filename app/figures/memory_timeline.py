@@ -83,7 +83,7 @@ def timeline_figure(picture: Picture) -> go.Figure:
     figure.update_xaxes(range=[picture.x(picture.points[0]), picture.end], showgrid=False, zeroline=False)
     figure.update_xaxes(title_text=picture.axis_title, title_standoff=4, row=2)
     legend = {"y": -0.1, "yanchor": "top", "x": 0, "xanchor": "left"}
-    return _framed(figure, HEIGHT).update_layout(legend=legend, dragmode="select")
+    return _framed(figure, HEIGHT).update_layout(legend=legend)
 
 
 def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) -> go.Figure:

@@ -77,7 +77,7 @@ def _picture(shown: Shown, points: Sequence[Point], chosen: Point) -> None:
         key=f"memory-{scene.graph_id}-{scene.variant}-{scene.axis}-{chosen.step}-{picture.lit}",
         on_select="rerun",
         selection_mode=("points", "box"),
-        config={"displaylogo": False, "displayModeBar": False},
+        config={"displaylogo": False},  # its bar of tools has the box
         alt="Live bytes after each step, above the lifetimes of the blocks",
     )
     _slide(points, chosen)
@@ -119,7 +119,7 @@ def _caption(scene: Scene, peak_step: int) -> None:
     small = f"; the grey band is {style.plural(count, 'smaller block')}, {exact(at_peak)} at the peak" if count else ""
     style.note(
         f"Shown: {how}. A rectangle is a block of memory, as high as it is large{small}. Click the curve, or draw a "
-        "box over it, for the live set of that step; click a rectangle for its story.",
+        "box over it with the tool above, for the live set of that step; click a rectangle for its story.",
         "plan",
     )
 
