@@ -44,7 +44,7 @@ def trend_figure(points: Sequence[TrendPoint], title: str) -> go.Figure:
         height=240,
         margin={"l": 10, "r": 10, "t": 10, "b": 10},
         showlegend=len({point.branch for point in points}) > 1,
-        xaxis={"title": "runs, the oldest first", "showgrid": False, "tickformat": "d", "zeroline": False},
+        xaxis={"title": "runs, the oldest first", "showgrid": False, "showticklabels": False, "zeroline": False},
         yaxis={"title": title, "rangemode": "tozero"},
     )
     return figure

@@ -70,7 +70,7 @@ def form(run_id: str, places: list[Place], key: str) -> None:
                 key=f"verdict-{key}",
                 width=160,
             )
-        text = st.text_area("Note", key=f"text-{key}", height=80, max_chars=notes.LONGEST)
+        text = st.text_area("Note", key=f"text-{key}", height=80, max_chars=notes.LONGEST, width=720)
         if st.form_submit_button("Add note"):
             kind, object_id = place
             data.change(notes.say, run_id, text, verdict, kind=kind, object_id=object_id, author=data.author())

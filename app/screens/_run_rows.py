@@ -95,8 +95,10 @@ def row(line: Line, series: Series) -> dict[str, object]:
     latencies = series.get(_series(run), [])
     return {
         "run": run.name,
-        "project": run.project,
         "runs": line.count,
+        "age": style.age(run.created_at),
+        "verdict": VERDICTS.get(run.verdict or "", ""),
+        "project": run.project,
         "device": style.short(run.device or style.MISSING, 22),
         "torch": run.torch_version,
         "mode": run.mode or "default",
@@ -109,18 +111,15 @@ def row(line: Line, series: Series) -> dict[str, object]:
         "recompiles": run.recompiles,
         "spills": run.spill_bytes,
         "worst finding": run.worst or ("" if run.problems is None else "none"),
-        "verdict": VERDICTS.get(run.verdict or "", ""),
         "tags": ", ".join(run.tags),
         "status": run.status,
-        "age": style.age(run.created_at),
     }
 
 
 def unused(rows: Sequence[Mapping[str, object]]) -> set[str]:
-    """Columns that would say nothing: empty throughout, or one run a line."""
-    titles = ("project", "trend", "tags", "verdict", "speed-up", "compiled", "peak Δ")
-    empty = {title for title in titles if not any(row[title] for row in rows)}
-    return empty | ({"runs"} if all(row["runs"] == 1 for row in rows) else set())
+    """Columns that would say nothing: empty throughout, or the ordinary case on every line."""
+    ordinary = {"runs": 1, "mode": "default", "status": "complete", "spills": 0}
+    return {title for title in rows[0] if all(row[title] in (None, "", ordinary.get(title)) for row in rows)}
 
 
 def speed_colour(run: RunSummary) -> str | None:

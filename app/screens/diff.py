@@ -21,6 +21,7 @@ from fusionscope.storage.reasons import REASONS
 
 SCREENS = {"groups": "fusion", "kernels": "kernels", "memory": "memory", "breaks": "compile", "recompiles": "compile"}
 SCREENS |= {"refusals": "fusion", "findings": "overview"}
+WIDTHS = {"": 80, "what": 290, "source": 170, "baseline": 290, "this run": 290}
 MOST_LINES = 400  # of a graph's difference
 
 
@@ -159,7 +160,7 @@ def area(name: str, changes: list[Change], found: Diff) -> None:
     table(
         [{key: value for key, value in row.items() if key not in hidden} for row in rows],
         key=f"changes-{name}",
-        config={"what": {"width": 330}, "": {"width": 80}, "source": {"width": 170}},
+        config={title: {"width": width} for title, width in WIDTHS.items()},
     )
 
 
@@ -183,6 +184,13 @@ def line(change: Change) -> dict[str, str]:
         "baseline": change.before or "not there",
         "this run": change.after or "not there",
     }
+
+
+def save(found: Diff) -> None:
+    """The comparison as one offline page, for those without this library."""
+    page = report.as_html(f"{found.before.name} → {found.after.name}", report.sections(found))
+    name = f"diff-{found.before.run_id}-{found.after.run_id}.html"
+    st.download_button("Save as one page", page, file_name=name, mime="text/html", type="tertiary")
 
 
 def graph_diffs(before: str, after: str) -> Iterator[tuple[str, str]]:
@@ -218,6 +226,7 @@ if found.incomparable:
     spoilt = "; ".join(f"{i.what} {i.before} → {i.after} (spoils {i.spoils})" for i in found.incomparable)
     style.notice(f"Not alike: {spoilt}.", "incomparable")
 figures(found)
+save(found)
 for name in AREAS:
     if changes := [change for change in found.changes if change.area == name]:
         area(name, changes, found)
@@ -234,9 +243,3 @@ style.note(
     "how",
 )
 show_notes(run.run_id)
-st.download_button(
-    "Save as one page",
-    report.as_html(f"{found.before.name} → {found.after.name}", report.sections(found)),
-    file_name=f"diff-{other.run_id}-{run.run_id}.html",
-    mime="text/html",
-)

@@ -99,9 +99,10 @@ clicked, ticks = ticked_table(
     lines.FORMATS,
     key=f"runs-{st.session_state.get('round', 0)}",
     config={
-        "trend": st.column_config.LineChartColumn(width=90),
-        "worst finding": {"width": 170},
-        "run": {"width": 170},
+        "trend": st.column_config.LineChartColumn(width=80),
+        "worst finding": {"width": 150},
+        "run": {"width": 160},
+        "verdict": {"width": 95},
     },
     colours={
         title: [colour(line.run) for line in shown]

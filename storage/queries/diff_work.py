@@ -108,7 +108,7 @@ def _kernel_words(kernels: Sequence[Judged]) -> str | None:
     """`3 kernels, 187 ms, 6.52 MiB`; None where there is none."""
     if not kernels:
         return None
-    parts = [f"{len(kernels)} kernels" if len(kernels) > 1 else shortened(kernels[0].row.name)]
+    parts = [f"{len(kernels)} kernels" if len(kernels) > 1 else shortened(kernels[0].row.name, 28)]
     if (total := _total_us(kernels)) is not None:
         parts.append(microseconds(total) or "")
     parts.append(bytes_(sum((k.row.moved or 0) * k.row.calls for k in kernels)) or "")

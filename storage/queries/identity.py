@@ -23,8 +23,8 @@ class Op:
 
     direction: str  # forward, backward, inference
     module_path: str
-    file: str  # without folders, which differ between machines
-    text: str  # of the source line; its number where the text is not recorded
+    file: str = field(compare=False)  # without folders; a file may be renamed
+    text: str  # of the source line; file and number where the text is not recorded
     target: str
     ordinal: int  # among those that are else equal, in order of the graph
     line: int = field(default=0, compare=False)
@@ -134,13 +134,13 @@ def _ops(con: DuckDBPyConnection, thing: str, run_id: str) -> defaultdict[str, f
     return defaultdict(frozenset, {name: frozenset(ops) for name, ops in found.items()})
 
 
+_TEXT = "coalesce(trim(source_text), parse_filename(file) || ':' || line, '')"
 _NAMED = f"""named AS (
     SELECT graph_id, node, coalesce(direction, '') AS direction, coalesce(module_path, '') AS module_path,
-        coalesce(parse_filename(file), '') AS file, coalesce(trim(source_text), line::VARCHAR, '') AS text,
+        coalesce(parse_filename(file), '') AS file, {_TEXT} AS text,
         coalesce(n.target, '') AS target,
         row_number() OVER (
-            PARTITION BY direction, module_path, parse_filename(file), coalesce(trim(source_text), line::VARCHAR),
-                n.target
+            PARTITION BY direction, module_path, {_TEXT}, n.target
             ORDER BY g.position, graph_id, n.position
         ) AS ordinal, coalesce(line, 0) AS line
     FROM (SELECT * FROM graph_nodes WHERE run_id = $1) n JOIN graphs g USING (run_id, graph_id)
