@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -51,8 +52,15 @@ def _answer(key: tuple[str, int, str, tuple[Any, ...], dict[str, Any]], _query: 
     return library().ask(_query, *args, **kwargs)
 
 
+def read_only() -> bool:
+    """Whether this app only shows: $FUSIONSCOPE_READ_ONLY is set, as on a server for others than the team."""
+    return bool(os.environ.get("FUSIONSCOPE_READ_ONLY"))
+
+
 def import_inbox() -> ImportReport:
     """Bring finished runs into the library; never waits for another importer. A read-only store stays as it is."""
+    if read_only():
+        return ImportReport([], 0, [])
     with st.spinner("Importing recorded runs …"):
         try:
             return library().import_inbox()
