@@ -11,10 +11,12 @@ import streamlit as st
 from duckdb import DuckDBPyConnection
 
 from fusionscope.app import style
-from fusionscope.storage.database import NotWritable
+from fusionscope.storage import notes
+from fusionscope.storage.database import NotWritable, StorageError
 from fusionscope.storage.library import ImportReport, Library, default_address
-from fusionscope.storage.queries import overview, runs
+from fusionscope.storage.queries import findings, graphs, overview, runs
 from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.records import Finding
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,6 +59,24 @@ def read_only() -> bool:
     return bool(os.environ.get("FUSIONSCOPE_READ_ONLY"))
 
 
+def author() -> str | None:
+    """Who writes notes: the login's name or address where there is one, else the name that this process has."""
+    if getattr(st.user, "is_logged_in", False):
+        name = st.user.get("name") or st.user.get("email")
+        return None if name is None else str(name)
+    return notes.default_author()
+
+
+def change(what: Callable[Concatenate[DuckDBPyConnection, P], object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Write to the library and draw the page anew with what it holds then; an error is shown as its sentence."""
+    try:
+        library().write(what, *args, **kwargs)
+    except StorageError as error:
+        style.notice(str(error), "change")
+        return
+    st.rerun()
+
+
 def import_inbox() -> ImportReport:
     """Bring finished runs into the library; never waits for another importer. A read-only store stays as it is."""
     if read_only():
@@ -96,6 +116,21 @@ def current_run() -> RunSummary:
         st.stop()
     st.session_state["run"] = shown.run_id
     return shown
+
+
+def failed_findings(run_id: str) -> list[Finding]:
+    """What was found wrong with a run, problems first."""
+    return [finding for finding in ask(findings.findings, run_id) if finding.status == "failed"]
+
+
+def graph_in_address(run_id: str) -> str | None:
+    """The graph that the address names, else the one that the screens show without being asked; None without any."""
+    known = ask(graphs.decided_graphs, run_id)
+    asked = st.query_params.get("graph")
+    if any(graph.graph_id == asked for graph in known):
+        return asked
+    largest = max(known, key=lambda graph: (graph.direction != "backward", graph.scheduler_nodes), default=None)
+    return None if largest is None else largest.graph_id
 
 
 def why_missing(run: RunSummary, *hooks: str) -> str:

@@ -9,15 +9,16 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from fusionscope.app import data, style
-from fusionscope.app.screens import PAGES
+from fusionscope.app.screens import PAGES, _notes
 from fusionscope.storage.database import StorageError
 from fusionscope.storage.queries.runs import RunSummary
 
 HERE = Path(__file__).parent
 SIDEBAR_PX = 236
+OFFERED = 200  # runs in the picker; the page Runs finds the others
 
 
-def sidebar(runs: list[RunSummary]) -> None:
+def sidebar(runs: list[RunSummary], path: str) -> None:
     """Navigation, each address naming the chosen run, and the choice itself."""
     shown = data.shown_run(runs)
     style.brand()
@@ -25,6 +26,8 @@ def sidebar(runs: list[RunSummary]) -> None:
         st.page_link(f"screens/{file}", label=title, query_params={"run": shown.run_id} if shown else None)
     if shown:
         choose_run(runs, shown)
+        with st.popover("Note on what is open", key="note-here", width="stretch"):
+            _notes.form(shown.run_id, _notes.what_is_open(path, shown.run_id), "here")
 
 
 def choose_run(runs: list[RunSummary], shown: RunSummary) -> None:
@@ -34,7 +37,9 @@ def choose_run(runs: list[RunSummary], shown: RunSummary) -> None:
     def title(run: RunSummary) -> str:
         return run.name if times[run.name] == 1 else f"{run.name} · {run.created_at:%d %b %H:%M}"
 
-    chosen = st.selectbox("Run", runs, runs.index(shown), format_func=title, key=f"run-{shown.run_id}")
+    offered = [run for run in runs[:OFFERED] if run != shown]
+    offered.insert(min(runs.index(shown), len(offered)), shown)
+    chosen = st.selectbox("Run", offered, offered.index(shown), format_func=title, key=f"run-{shown.run_id}")
     if chosen != shown:
         st.query_params.from_dict({"run": chosen.run_id})
         st.rerun()
@@ -55,7 +60,7 @@ def main() -> None:
         report = data.import_inbox()
         runs = data.run_choice()  # outside the sidebar, so that a wait shows where one looks
         with st.sidebar:
-            sidebar(runs)
+            sidebar(runs, page.url_path)
         for name, reason in report.rejected:
             style.notice(f"{name} was not imported: {reason}", f"rejected-{name}")
         page.run()

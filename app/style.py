@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,6 +164,11 @@ def short(name: str, n: int = 40) -> str:
 def plot_text(name: str, n: int = 40) -> str:
     """`name` shortened for plotly, which reads a little HTML in texts and labels."""
     return html.escape(short(name, n), quote=False)
+
+
+def plain(text: str, n: int = 40) -> str:
+    """`text` for a label that Streamlit reads as Markdown: every character stands for itself."""
+    return re.sub(r"([^\w\s])", r"\\\1", short(text, n))
 
 
 def source_line(file: str | None, line: int | None) -> str:

@@ -33,7 +33,33 @@ def table(
     """
     frame = pd.DataFrame(list(rows))
     shown = _formatted(frame, formats or {}, colours or {})
-    options: dict[str, Any] = {
+    options = _options(frame, key, height, config)
+    if not choose:
+        st.dataframe(shown, **options)
+        return None
+    event = st.dataframe(shown, on_select="rerun", selection_mode="single-cell", **options)
+    cells = event["selection"]["cells"]
+    return cells[0][0] if cells else None
+
+
+def ticked_table(
+    rows: Sequence[Mapping[str, Any]],
+    formats: Mapping[str, Callable[[Any], str]],
+    *,
+    key: str,
+    config: Mapping[str, Any],
+    colours: Mapping[str, Sequence[str | None]],
+) -> tuple[int | None, list[int]]:
+    """A `table` whose rows can be clicked and ticked: the row that was clicked, and the ticked ones in order."""
+    frame = pd.DataFrame(list(rows))
+    shown, options = _formatted(frame, formats, colours), _options(frame, key, None, config)
+    event = st.dataframe(shown, on_select="rerun", selection_mode=["multi-row", "single-cell"], **options)
+    cells = event["selection"]["cells"]
+    return (cells[0][0] if cells else None), sorted(event["selection"]["rows"])
+
+
+def _options(frame: pd.DataFrame, key: str, height: int | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
         "hide_index": True,
         "key": key,
         "height": height or ("content" if len(frame) <= MOST_ROWS else (MOST_ROWS + 1) * ROW_PX),
@@ -41,12 +67,6 @@ def table(
         "column_config": config,
         "placeholder": MISSING,
     }
-    if not choose:
-        st.dataframe(shown, **options)
-        return None
-    event = st.dataframe(shown, on_select="rerun", selection_mode="single-cell", **options)
-    cells = event["selection"]["cells"]
-    return cells[0][0] if cells else None
 
 
 def _formatted(

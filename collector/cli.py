@@ -19,6 +19,7 @@ COMMANDS = {
     "list": "list the recorded runs",
     "show": "show what a run recorded",
     "registers": "tell what each operation of a fused kernel costs in registers, for a GPU that is not here",
+    "diff": "compare two runs, and fail where one is worse than it may be",
     "export": "write a run to a file",
     "import": "take runs from a file, and finished recordings from the inbox, into the library",
     "check": "check that the library is consistent",

@@ -203,6 +203,13 @@ def load(con: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest) -> No
         raise StorageError(f"The bundle {folder.name} could not be imported: {str(error).splitlines()[0]}") from error
 
 
+def load_new(con: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, table: str, key: str) -> None:
+    """Insert those rows of one table of a verified bundle whose key the library does not have of that run."""
+    if table in manifest.rows:
+        known = f"SELECT {key} FROM {table} WHERE run_id = {_quoted(manifest.run_id)} AND {key} IS NOT NULL"
+        con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {_parquet(folder, table)} WHERE {key} NOT IN ({known})")
+
+
 def _parquet(folder: Path, table: str) -> str:
     return f"read_parquet({_glob(folder / f'{table}.parquet')}, hive_partitioning=false)"
 

@@ -27,6 +27,30 @@ UNATTRIBUTED = "unattributed "  # begins the operator of a row whose kernel is k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The headline of a run, worked out once when it is imported. Counts leave out what only measuring compiled."""
+
+    compiles: int
+    breaks: int | None = None  # None where torch's trace, which tells of them, was not recorded
+    recompiles: int | None = None
+    graphs: int  # that reached Inductor
+    kernel_calls: int | None = None  # calls in the emitted wrappers; None when no graph reached Inductor
+    refusals: int  # pairs that were tested and not fused
+    spill_bytes: int | None = None  # of every Triton kernel in its fullest configuration; None where not known of all
+    eager_us: float | None = None  # latency
+    compiled_us: float | None = None
+    eager_kernels: float | None = None  # kernels per call of the model
+    compiled_kernels: float | None = None
+    eager_peak_bytes: float | None = None
+    compiled_peak_bytes: float | None = None
+    plan_peak_bytes: int | None = None  # the largest of the plans
+    within_noise: bool | None = None  # the 10–90 % intervals of both latencies overlap; None where one has none
+    problems: int  # findings that failed and are no mere note
+    worst: str | None = None  # title of the first of them
+    facts: int  # rows that were recorded: the run's share of the library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpCost:
     """What an operator of a module takes of a call of the model: measured in eager, attributed in compiled code."""
 

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from fusionscope.storage import bundle, costs, database, findings, spool
+from fusionscope.storage import bundle, costs, database, findings, notes, schema, spool, summaries
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
@@ -65,6 +65,16 @@ class Library:
         with database.open_for_reading(self.path) as con:
             return query(con, *args, **kwargs)
 
+    def write(
+        self,
+        change: Callable[Concatenate[duckdb.DuckDBPyConnection, Given], Answer],
+        *args: Given.args,
+        **kwargs: Given.kwargs,
+    ) -> Answer:
+        """The answer of `change(con, *args)` on a connection that may write, held for no longer than the change."""
+        with database.open_for_writing(self.path) as con:
+            return change(con, *args, **kwargs)
+
     def find(self, reference: str) -> str:
         """The id of the run meant by an id, by the name of a run (the latest of it) or by the beginning of an id."""
         found = self.ask(queries.runs_meant_by, reference) if reference else []
@@ -82,8 +92,8 @@ class Library:
         """Take every published run into the library, and those whose process died as partial runs.
 
         Safe to call at any time from any number of processes: one imports, the others return at once. A run that is
-        there already is not imported twice. A bundle that is no good stays where it is and is reported, and does not
-        stop the others. `progress(done, total)` is called after each bundle.
+        there already is not imported twice; of its notes those come in that are new. A bundle that is no good stays
+        where it is and is reported, and does not stop the others. `progress(done, total)` is called after each bundle.
         """
         with self._sole_importer(wait=False) as sole:
             if not sole:
@@ -139,20 +149,26 @@ class Library:
         """Opened for one bundle at a time, so that readers get their turn in between."""
         manifest = bundle.verify(folder)
         with database.open_for_writing(self.path) as con:
-            if not queries.has_run(con, manifest.run_id):
+            if queries.has_run(con, manifest.run_id):
+                with schema.transaction(con):
+                    bundle.load_new(con, folder, manifest, "notes", "note_id")
+                    notes.replay(con, manifest.run_id)
+            else:
                 bundle.load(con, folder, manifest)
                 reattach(con, manifest.run_id)
                 costs.write(con, manifest.run_id)
                 findings.write(con, manifest.run_id)
+                summaries.write(con, manifest.run_id)
         return manifest.run_id
 
     def _conclude_older(self) -> None:
-        """Conclude what runs say that came before findings did, some at a time so that nobody waits long."""
+        """Conclude what runs say that came before conclusions did, some at a time so that nobody waits long."""
         if not self.path.exists():
             return
-        for run_id in self.ask(queries.without_findings, CONCLUDED_AT_ONCE):
+        for run_id in self.ask(queries.without_conclusions, CONCLUDED_AT_ONCE):
             with database.open_for_writing(self.path) as con:
                 findings.write(con, run_id)
+                summaries.write(con, run_id)
 
     def _recover(self) -> list[tuple[str, str]]:
         """Turn recordings whose process has died into bundles; returns those that could not be, and why."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fusionscope.storage.conclusion_records import Finding as Finding
 from fusionscope.storage.conclusion_records import OpCost as OpCost
+from fusionscope.storage.conclusion_records import Summary as Summary
 from fusionscope.storage.device_records import DeviceFact as DeviceFact
 from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
@@ -28,6 +29,8 @@ from fusionscope.storage.pass_records import PerfHint as PerfHint
 from fusionscope.storage.pass_records import Reordering as Reordering
 from fusionscope.storage.pass_records import SideEffect as SideEffect
 from fusionscope.storage.pass_records import Symbol as Symbol
+from fusionscope.storage.review_records import Note as Note
+from fusionscope.storage.review_records import SavedView as SavedView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,6 +490,10 @@ TABLES: dict[str, type[Any]] = {
     "reuse_decisions": ReuseDecision,
     "findings": Finding,
     "op_costs": OpCost,
+    "notes": Note,
+    "summaries": Summary,
 }
 
-TABLE_OF: dict[type[Any], str] = {record: table for table, record in TABLES.items()}
+LIBRARY_TABLES: dict[str, type[Any]] = {"saved_views": SavedView}  # of no run
+
+TABLE_OF: dict[type[Any], str] = {record: table for table, record in (TABLES | LIBRARY_TABLES).items()}

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 import duckdb
 
-from fusionscope.storage.records import TABLES
+from fusionscope.storage.records import LIBRARY_TABLES, TABLES
 
 _SQL_TYPES: dict[object, str] = {
     str: "VARCHAR",
@@ -34,7 +34,7 @@ VERSION: int = len(MIGRATIONS)
 @cache
 def columns(table: str) -> dict[str, str]:
     """Name and SQL type of the columns that the record class of `table` holds: all but the `run_id` added in front."""
-    record = TABLES[table]
+    record = (TABLES | LIBRARY_TABLES)[table]
     hints = get_type_hints(record)
     return {field.name: _SQL_TYPES[_without_none(hints[field.name])] for field in fields(record)}
 

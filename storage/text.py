@@ -21,6 +21,12 @@ def or_dash(value: object) -> str:
     return NOTHING if value is None else "".join(c if c.isprintable() else " " for c in str(value))
 
 
+def shortened(name: str, most: int = 44) -> str:
+    """`name` in at most `most` characters, the middle left out."""
+    head = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}"
+
+
 def bytes_(value: float | None) -> str | None:
     """Bytes by powers of 1024, three significant digits."""
     return None if value is None else _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))

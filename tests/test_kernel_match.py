@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fusionscope.storage.queries.kernel_match import Op, Pairing, match
+from fusionscope.storage.queries.identity import Op, Pairing, match
 
 
 def op(line: int, target: str, ordinal: int = 1) -> Op:
     """An operation of the forward pass of one file."""
-    return Op("forward", "layers.0", "model.py", line, target, ordinal)
+    return Op("forward", "layers.0", "model.py", f"line {line}", target, ordinal, line)
 
 
 ADD, GELU, MEAN, MUL = op(1, "aten.add"), op(2, "aten.gelu"), op(3, "aten.mean"), op(4, "aten.mul")
@@ -47,3 +47,8 @@ def test_source_lines_match_where_a_version_has_other_operators() -> None:
 def test_what_only_one_run_has_is_alone() -> None:
     found = match({"k0": {ADD}, "k1": set()}, {"x0": {MUL}})
     assert sides(found) == {(("k0",), (), "nothing"), (("k1",), (), "nothing"), ((), ("x0",), "nothing")}
+
+
+def test_a_line_that_moved_is_known_by_its_text() -> None:
+    moved = Op("forward", "layers.0", "model.py", "line 1", "aten.add", 1, line=71)
+    assert sides(match({"k0": {ADD}}, {"x0": {moved}})) == {(("k0",), ("x0",), "operations")}

@@ -9,6 +9,7 @@ PAGES = (
     ("Kernels", "kernels", "kernels.py"),
     ("Eager vs compiled", "comparison", "comparison.py"),
     ("Compile", "compile", "compile.py"),
+    ("Diff", "diff", "diff.py"),
 )
 
 TITLES = {file.removesuffix(".py"): title for title, _, file in PAGES}

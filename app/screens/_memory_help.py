@@ -94,7 +94,7 @@ def _budgets(run_id: str, graph_id: str) -> None:
         }
         for one in tried
     ]
-    formats = {"saved for the backward": style.size, "their flops": style.number, "values": style.number}
+    formats = {"budget": style.number, "saved for the backward": style.size, "their flops": style.number}
     table(rows, formats, key="budgets")
     style.note(
         "The partitioner run on the traced joint graph, before Inductor's own passes on it, with "

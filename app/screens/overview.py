@@ -10,6 +10,7 @@ from fusionscope.app import data, style
 from fusionscope.app.screens import _launching
 from fusionscope.app.screens._costs import show_waterfall
 from fusionscope.app.screens._findings import show_findings
+from fusionscope.app.screens._notes import show_notes
 from fusionscope.app.table import table
 from fusionscope.app.words import arrow, find, headline
 from fusionscope.storage.queries import compare, compile, overview
@@ -138,6 +139,7 @@ with right:
     style.section("Where the time went", "waterfall")
     if not show_waterfall(run.run_id):
         style.not_recorded("kernels were not timed in both variants", "waterfall")
+show_notes(run.run_id)
 style.section("What was recorded", "coverage")
 style.note(coverage(hooks), "coverage")
 if hooks:

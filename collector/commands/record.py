@@ -32,7 +32,7 @@ from fusionscope.collector.targets.presence import present, undecided
 from fusionscope.collector.variants import TORCHSCRIPT, VARIANTS, besides
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries.findings import findings
-from fusionscope.storage.queries.runs import library_runs
+from fusionscope.storage.queries.runs import run_summary
 
 MODES = (
     "default",
@@ -210,6 +210,6 @@ def _variants(text: str) -> tuple[str, ...]:
 def summary(run_id: str, store: Path) -> dict[str, Any]:
     """The run's headline numbers and findings; the id alone while another process imports it."""
     library = Library(store)
-    rows = [row for row in library.ask(library_runs) if row.run_id == run_id]
+    found = library.ask(run_summary, run_id)
     concluded = {"findings": [asdict(finding) for finding in library.ask(findings, run_id)]}
-    return asdict(rows[0]) | concluded if rows else {"run_id": run_id}
+    return asdict(found) | concluded if found else {"run_id": run_id}

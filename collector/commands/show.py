@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.collector.commands import DONE, add_store, answer, as_json, opened
+from fusionscope.storage.library import RunNotFound
 from fusionscope.storage.queries import compare, compile, findings, fusion, graphs, memory, overview, runs
 from fusionscope.storage.queries.fusion import FusionCounts
 from fusionscope.storage.queries.graphs import DecidedGraph
@@ -56,10 +57,13 @@ def run(options: Namespace) -> int:
 
 def shown_run(con: DuckDBPyConnection, run_id: str) -> Shown:
     """Ask everything that `show` prints."""
+    summary = runs.run_summary(con, run_id)
+    if summary is None:
+        raise RunNotFound(f"There is no run {run_id!r}.")
     decided = graphs.decided_graphs(con, run_id)
     curves = [curve for graph in decided for curve in memory.curves(con, run_id, graph.graph_id) if curve.graph_id]
     return Shown(
-        run=next(row for row in runs.library_runs(con) if row.run_id == run_id),
+        run=summary,
         measurements=compare.measurements(con, run_id),
         graphs=decided,
         counts=[fusion.counts(con, run_id, graph.graph_id) for graph in decided],

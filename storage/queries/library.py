@@ -13,20 +13,28 @@ def has_run(con: duckdb.DuckDBPyConnection, run_id: str) -> bool:
 
 
 def runs_meant_by(con: duckdb.DuckDBPyConnection, reference: str) -> list[str]:
-    """Run ids that a reference may mean: the run of that id, else the latest of that name, else all that begin so."""
-    for condition in (
-        "run_id = $1",
-        "name = $1 AND deleted_at IS NULL ORDER BY created_at DESC, run_id DESC LIMIT 1",
-        "starts_with(run_id, $1) AND deleted_at IS NULL ORDER BY run_id",
+    """Run ids that a reference may mean: the run of that id, else the latest of that name, else all that begin so.
+
+    NAME~2 is the run of that name before the one before the latest.
+    """
+    name, _, back = reference.rpartition("~")
+    for condition, words in (
+        ("run_id = $1", [reference]),
+        (_OF_NAME, [reference, 0]),
+        (_OF_NAME, [name, int(back)] if name and back.isdecimal() and len(back) < 6 else [reference, 0]),
+        ("starts_with(run_id, $1) AND deleted_at IS NULL ORDER BY run_id", [reference]),
     ):
-        if found := con.execute(f"SELECT run_id FROM runs WHERE {condition}", [reference]).fetchall():
+        if found := con.execute(f"SELECT run_id FROM runs WHERE {condition}", words).fetchall():
             return [run_id for (run_id,) in found]
     return []
 
 
-def without_findings(con: duckdb.DuckDBPyConnection, most: int) -> list[str]:
+_OF_NAME = "name = $1 AND deleted_at IS NULL ORDER BY created_at DESC, run_id DESC LIMIT 1 OFFSET $2"
+
+
+def without_conclusions(con: duckdb.DuckDBPyConnection, most: int) -> list[str]:
     """Runs of which nothing was concluded yet, newest first."""
-    sql = "SELECT run_id FROM runs ANTI JOIN findings USING (run_id) ORDER BY created_at DESC LIMIT ?"
+    sql = "SELECT run_id FROM runs ANTI JOIN summaries USING (run_id) ORDER BY created_at DESC LIMIT ?"
     return [run_id for (run_id,) in con.execute(sql, [most]).fetchall()]
 
 

@@ -17,7 +17,9 @@ class RunSummary:
     run_id: str
     name: str
     project: str | None
+    tags: tuple[str, ...]
     created_at: datetime
+    author: str | None
     status: str
     status_reason: str | None
     device_kind: str | None
@@ -25,11 +27,17 @@ class RunSummary:
     threads: int | None
     torch_version: str | None
     mode: str | None
+    rank: int | None
+    group_id: str | None  # shared by the ranks of one job
+    git_commit: str | None
+    archived: bool
     compiles: int
     breaks: int | None  # None where torch's trace, which tells of them, was not recorded
     recompiles: int | None
     graphs: int  # that reached Inductor
     kernel_calls: int | None  # calls in the emitted wrappers; None when no graph reached Inductor
+    refusals: int | None  # pairs that were tested and not fused
+    spill_bytes: int | None  # of every Triton kernel; 0 where there is none
     eager_us: float | None  # latency
     compiled_us: float | None
     eager_kernels: float | None  # kernels per call of the model
@@ -38,6 +46,10 @@ class RunSummary:
     compiled_peak_bytes: float | None
     plan_peak_bytes: int | None  # the largest of the plans
     within_noise: bool | None  # the 10–90 % intervals of both latencies overlap; None where one has none
+    problems: int | None  # findings that failed and are no mere note
+    worst: str | None  # title of the first of them
+    verdict: str | None  # the latest on the run as a whole
+    facts: int | None  # rows that were recorded
 
     @property
     def speed_up(self) -> float | None:
@@ -61,57 +73,26 @@ class RunSummary:
 
 def library_runs(con: DuckDBPyConnection) -> list[RunSummary]:
     """Every run that was not deleted, newest first."""
-    return fetch(con, RunSummary, _SUMMARY, [])
+    return fetch(con, RunSummary, _SUMMARY.format(condition="deleted_at IS NULL"))
+
+
+def run_summary(con: DuckDBPyConnection, run_id: str) -> RunSummary | None:
+    """One run of the library; None where it holds none of that id."""
+    return next(iter(fetch(con, RunSummary, _SUMMARY.format(condition="runs.run_id = ?"), [run_id])), None)
 
 
 _SUMMARY = """
-WITH drive AS (SELECT run_id, compile_id FROM compiles WHERE phase = 'drive'),
-made AS (SELECT run_id, count(*) AS n FROM drive GROUP BY run_id),
-broken AS (SELECT run_id, count(*) AS n FROM graph_breaks SEMI JOIN drive USING (run_id, compile_id) GROUP BY run_id),
-again AS (  -- one compilation may stand for several entries whose guards failed
-    SELECT run_id, count(DISTINCT compile_id) AS n FROM recompiles SEMI JOIN drive USING (run_id, compile_id)
-    WHERE outcome = 'done' GROUP BY run_id
-),
-untold AS (
-    SELECT DISTINCT run_id FROM hook_status WHERE hook = 'trace_stream' AND state IN ('failed', 'unavailable')
-),
-lowered AS (
-    SELECT run_id, count(*) AS n FROM graphs SEMI JOIN drive USING (run_id, compile_id)
-    WHERE stage = 'post_grad' GROUP BY run_id
-),
-called AS (
-    SELECT run_id, count(*) AS n FROM kernel_calls JOIN graphs USING (run_id, graph_id)
-    SEMI JOIN drive USING (run_id, compile_id) GROUP BY run_id
-),
-measured AS (
-    SELECT run_id,
-        max(median) FILTER (variant = 'eager' AND metric = 'latency_us') AS eager_us,
-        max(median) FILTER (variant = 'compiled' AND metric = 'latency_us') AS compiled_us,
-        max(median) FILTER (variant = 'eager' AND metric = 'kernels') AS eager_kernels,
-        max(median) FILTER (variant = 'compiled' AND metric = 'kernels') AS compiled_kernels,
-        max(median) FILTER (variant = 'eager' AND metric = 'peak_bytes') AS eager_peak_bytes,
-        max(median) FILTER (variant = 'compiled' AND metric = 'peak_bytes') AS compiled_peak_bytes
-    FROM measurements GROUP BY run_id
-),
-planned AS (
-    SELECT run_id, max(live_bytes) AS plan_peak_bytes FROM memory_points JOIN graphs USING (run_id, graph_id)
-    SEMI JOIN drive USING (run_id, compile_id) WHERE basis = 'plan' GROUP BY run_id
-),
-noise AS (
-    SELECT e.run_id, bool_or(e.p10 <= c.p90 AND c.p10 <= e.p90) AS within_noise
-    FROM measurements e JOIN measurements c ON e.run_id = c.run_id AND e.metric = c.metric
-    WHERE e.metric = 'latency_us' AND e.variant = 'eager' AND c.variant = 'compiled' GROUP BY e.run_id
+WITH verdicts AS (
+    SELECT run_id, arg_max(verdict, created_at) AS verdict FROM notes
+    WHERE act = 'note' AND anchor_kind = 'run' AND verdict IS NOT NULL
+        AND note_id NOT IN (SELECT text FROM notes WHERE act = 'withdraw' AND text IS NOT NULL)
+    GROUP BY run_id
 )
-SELECT runs.run_id, name, project, created_at, status, status_reason, device_kind, device_name, threads, torch_version,
-    mode, coalesce(made.n, 0) AS compiles, if(untold.run_id IS NULL, coalesce(broken.n, 0), NULL) AS breaks,
-    if(untold.run_id IS NULL, coalesce(again.n, 0), NULL) AS recompiles,
-    coalesce(lowered.n, 0) AS graphs, called.n AS kernel_calls,
-    eager_us, compiled_us, eager_kernels, compiled_kernels, eager_peak_bytes, compiled_peak_bytes,
-    plan_peak_bytes, within_noise
-FROM runs
-LEFT JOIN made USING (run_id) LEFT JOIN broken USING (run_id) LEFT JOIN again USING (run_id)
-LEFT JOIN untold USING (run_id) LEFT JOIN lowered USING (run_id) LEFT JOIN called USING (run_id)
-LEFT JOIN measured USING (run_id) LEFT JOIN planned USING (run_id) LEFT JOIN noise USING (run_id)
-WHERE deleted_at IS NULL
-ORDER BY created_at DESC, runs.run_id
+SELECT runs.run_id, name, project, coalesce(tags, []) AS tags, created_at, author, status, status_reason, device_kind,
+    device_name, threads, torch_version, mode, rank, group_id, git_commit, archived_at IS NOT NULL AS archived,
+    coalesce(compiles, 0) AS compiles, breaks, recompiles, coalesce(graphs, 0) AS graphs, kernel_calls, refusals,
+    spill_bytes, eager_us, compiled_us, eager_kernels, compiled_kernels, eager_peak_bytes, compiled_peak_bytes,
+    plan_peak_bytes, within_noise, problems, worst, verdict, facts
+FROM runs LEFT JOIN summaries USING (run_id) LEFT JOIN verdicts USING (run_id)
+WHERE {condition} ORDER BY created_at DESC, runs.run_id
 """
