@@ -156,4 +156,5 @@ def headline(run: RunSummary, measurements: Sequence[Measurement], compiles: Seq
     fast = speed(measurements) or speed(measurements, "wall_s")
     if not fast:
         return f"{compiled_work(run, compiles)}; not measured against eager."
-    return " ".join(filter(None, (f"{', '.join(filter(None, (fast, work(run))))}.", helped(measurements))))
+    rest = "" if launching(measurements) else work(run)
+    return " ".join(filter(None, (f"{', '.join(filter(None, (fast, rest)))}.", helped(measurements))))

@@ -39,7 +39,7 @@ def first_call(measurements: list[Measurement], compile_s: float | None) -> tupl
     first, calls = (find(measurements, metric, "compiled") for metric in ("first_call_s", "break_even_calls"))
     if first is None:
         return "Compile time", style.seconds(compile_s), "first call not measured"
-    paid = f"paid off after {style.number(round(calls.median))} calls" if calls else "never pays: a call is not faster"
+    paid = f"paid off after {style.number(round(calls.median))} calls" if calls else "a call is not faster"
     return "First call", style.seconds(first.median), paid
 
 
