@@ -12,6 +12,7 @@ agree: the latency that a recording measures over torch.utils.benchmark's of the
 the latter over itself beside it (A/A, the noise).
 fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
 memory: seconds from the shell of the Memory page to its picture in a browser, and the bytes sent, by number of buffers.
+library: seconds until the Runs page over 10,000 runs can be used, and until a search answers.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS)
     parser.add_argument("--store", help="fusion: where its runs are kept, so that the next bench finds them")
     parser.add_argument("--buffers", nargs="*", type=int, default=(1_000, 10_000, 100_000))
+    parser.add_argument("--runs", type=int, default=10_000, help="library: how many")
     parser.add_argument("--variant", default="plain", help=argparse.SUPPRESS)
     parser.add_argument("--take", default="cost", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -178,6 +180,15 @@ def memory(asked: argparse.Namespace) -> None:
         say(line)
 
 
+def library(asked: argparse.Namespace) -> None:
+    """Print how long the Runs page takes over many runs."""
+    from bench_library import seconds
+
+    with tempfile.TemporaryDirectory() as folder:
+        for line in seconds(Path(folder), asked.runs):
+            say(line)
+
+
 BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "compile": compiling,
     "calls": calling,
@@ -186,6 +197,7 @@ BENCHES: dict[str, Callable[[argparse.Namespace], None]] = {
     "targets": targets,
     "fusion": screen,
     "memory": memory,
+    "library": library,
 }
 PUBLISHING = ("publish_cpu_s", "publish_wall_s")
 

@@ -73,8 +73,7 @@ def test_two_ticked_runs_are_compared(page: Page, address: str) -> None:
 
 def test_a_verdict_is_given_and_found_on_the_next_run(page: Page, address: str, store: Path) -> None:
     open_screen(page, address, "diff", run=WORSE_ID, against=EXAMPLE_ID)
-    page.locator('[data-testid="stMain"] .st-key-verdict-overview input').click()
-    page.get_by_role("option", name="Regression").click()
+    page.locator('[data-testid="stMain"] .st-key-verdict-overview').get_by_text("Regression").click()
     page.locator('[data-testid="stMain"]').get_by_label("Note").fill("A print crept in.")
     page.locator('[data-testid="stMain"]').get_by_role("button", name="Add note").click()
     expect(page.locator("[class*=st-key-remark]").first).to_contain_text("Regression: A print crept in.")

@@ -63,13 +63,7 @@ def form(run_id: str, places: list[Place], key: str) -> None:
     with st.form(f"note-{key}", clear_on_submit=True, border=False):
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
             place = st.selectbox("About", places, format_func=place_title, key=f"about-{key}-{places[0][1]}", width=260)
-            verdict = st.selectbox(
-                "Verdict",
-                [None, *VERDICTS],
-                format_func=lambda v: VERDICTS.get(v, "none"),
-                key=f"verdict-{key}",
-                width=160,
-            )
+            verdict = st.segmented_control("Verdict", VERDICTS, format_func=VERDICTS.__getitem__, key=f"verdict-{key}")
         text = st.text_area("Note", key=f"text-{key}", height=80, max_chars=notes.LONGEST, width=720)
         if st.form_submit_button("Add note"):
             kind, object_id = place
