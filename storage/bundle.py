@@ -7,6 +7,7 @@ import math
 import operator
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,7 @@ FORMAT = "fusionscope-run"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MANIFEST_LIMIT = 1 << 16  # bytes
 _UNPACKED_LIMIT = 4 << 30  # bytes
+_ROWS_LIMIT = 5_000_000  # of a table; a recording keeps a tenth of that (collector/row_limit.py)
 _OBJECT_SIZE = 16 << 20  # bytes, DuckDB's own default for one JSON object
 
 
@@ -171,6 +173,8 @@ def verify(folder: Path) -> Manifest:
         raise BadBundle(f"The bundle {folder.name} names its run {manifest.run_id!r:.80}, which is no run id.")
     if unknown := sorted(manifest.rows.keys() - TABLES.keys()):
         raise BadBundle(f"The bundle {folder.name} holds a table that is unknown: {unknown[0]!r:.80}.")
+    if big := [table for table, rows in manifest.rows.items() if not 0 <= rows <= _ROWS_LIMIT]:
+        raise BadBundle(f"The bundle {folder.name} is too large: {manifest.rows[big[0]]:,} rows of {big[0]}.")
     if manifest.rows.get("runs") != 1:
         raise BadBundle(f"The bundle {folder.name} does not hold exactly one run.")
     with database.in_memory() as con:
@@ -249,5 +253,5 @@ def unpack(source: Path, folder: Path) -> None:
             archive.extractall(folder, members)
     except OSError as error:
         raise BadBundle(f"{source} cannot be read: {error.strerror}.") from error
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise BadBundle(f"{source.name} is not a run bundle: it is no zip file, or a damaged one.") from error

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from fusionscope.storage import bundle, costs, database, findings, notes, schema, spool, summaries
+from fusionscope.storage import bundle, costs, database, findings, notes, redact, schema, spool, summaries
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
@@ -113,12 +113,18 @@ class Library:
             with self._sole_importer(wait=True):
                 return self._import(folder)
 
-    def export_run(self, run_id: str, path: str | Path) -> Path:
-        """Write a run of the library as one bundle file, which `import_path` takes anywhere; returns its path."""
+    def export_run(self, run_id: str, path: str | Path, *, source: bool = True) -> Path:
+        """Write a run of the library as one bundle file, which `import_path` takes anywhere; returns its path.
+
+        Without `source` it leaves out code, folders and host names, and with them the notes, which may quote them.
+        """
         path = Path(path)
         rows = self.ask(_rows_of, run_id)
         if not rows["runs"]:
             raise RunNotFound(f"There is no run {run_id!r} in {self.store}.")
+        if not source:
+            host = rows["runs"][0].host
+            rows = {table: list(redact.without_source(table, records, host)) for table, records in rows.items()}
         with writable(path), tempfile.TemporaryDirectory(prefix="fusionscope-") as scratch:
             bundle.write(run_id, rows, Path(scratch) / "bundle")
             bundle.pack(Path(scratch) / "bundle", path)

@@ -49,6 +49,9 @@ def version_of(con: duckdb.DuckDBPyConnection) -> int | None:
     names = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if "schema_version" not in names:
         return None if names else 0
+    views = {name for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
+    if views & (TABLES.keys() | LIBRARY_TABLES.keys()):  # it would be asked, and might read other files
+        return None
     return int(_scalar(con, "SELECT coalesce(max(version), 0) FROM schema_version"))
 
 

@@ -1,4 +1,4 @@
-"""The Runs page over a library of many runs: seconds from the page's shell to a usable page, and until a filter answers.
+"""The Runs page over many runs: seconds from the page's shell to a usable page, and until a filter answers.
 
 The library is made of the recorded runs that are shipped: each is imported as it is and then copied under other ids,
 names, moments, devices and versions. Of the copies' texts (code, sources) only those of the originals are kept.

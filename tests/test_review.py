@@ -76,11 +76,13 @@ def test_a_verdict_is_given_and_found_on_the_next_run(page: Page, address: str, 
     page.locator('[data-testid="stMain"] .st-key-verdict-overview').get_by_text("Regression").click()
     page.locator('[data-testid="stMain"]').get_by_label("Note").fill("A print crept in.")
     page.locator('[data-testid="stMain"]').get_by_role("button", name="Add note").click()
-    expect(page.locator("[class*=st-key-remark]").first).to_contain_text("Regression: A print crept in.")
+    expect(page.locator("[class*=st-key-remark]").first).to_contain_text(
+        "Regression: A print crept in.", timeout=20_000
+    )
     publish_next(store)
     open_screen(page, address, "overview", run=NEXT_ID)
     remarks = page.locator("[class*=st-key-remark]")
-    expect(remarks.first).to_contain_text("Regression: A print crept in.")
+    expect(remarks.first).to_contain_text("Regression: A print crept in.", timeout=20_000)
     expect(remarks.first).to_contain_text("on the run of 02 Jan 04:00")
 
 
