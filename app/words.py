@@ -119,7 +119,7 @@ def helped(measurements: Sequence[Measurement]) -> str:
     if not {"eager", "compiled"} <= timed.keys():
         return ""
     best = min(timed.values(), key=lambda m: m.median)
-    if best.variant in ("eager", "compiled") or overlap(best, timed["compiled"]) is not False:
+    if best.variant in ("eager", "compiled") or overlap(best, timed["compiled"]):
         return ""
     subject = "CUDA graphs bring" if best.variant == "reduce-overhead" else f"{best.variant} brings"
     return f"{subject} a call to {style.duration(best.median)}."

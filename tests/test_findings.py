@@ -331,7 +331,8 @@ def test_a_library_from_before_findings_concludes_them_at_the_next_import(store:
     run_id = publish(store, example_run(next(_ids)), [])
     library = Library(store)
     with open_for_writing(library.path) as con:
-        con.execute("DELETE FROM findings WHERE run_id = ?", [run_id])
+        for table in ("findings", "summaries"):
+            con.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
     assert not found_in(store, run_id)
     library.import_inbox()
     assert len(found_in(store, run_id)) == len(RULES)
