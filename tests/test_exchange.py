@@ -106,13 +106,15 @@ def test_a_damaged_file_is_refused_or_the_same_run_whatever_byte_is_wrong(librar
         damaged.append(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
     for data in damaged:
         (tmp_path / "damaged").write_bytes(data)
+        refusal = ""
         try:
             target.import_path(tmp_path / "damaged")
         except StorageError as error:
-            assert "\n" not in str(error)
-            continue
-        assert contents(target) == contents(library)  # the bit was one that says nothing
-        target = Library(tmp_path / f"store-{place}")
+            refusal = str(error)
+        assert "\n" not in refusal
+        if not refusal:
+            assert contents(target) == contents(library)  # the bit was one that says nothing
+            target = Library(tmp_path / f"store-{place}")
     assert target.check() == []
 
 
