@@ -218,7 +218,7 @@ def test_a_call_points_at_its_line_of_the_output_code(run: str, request: pytest.
 
 
 def test_a_library_call_that_updates_in_place_is_a_call(store: Path) -> None:
-    def largest(x: Tensor, place: Tensor) -> Tensor:
+    def largest(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         return torch.scatter_reduce(torch.relu(x), 1, place, x, "amax")  # no loop of Inductor's own takes a maximum
 
     def drive() -> None:
