@@ -39,6 +39,10 @@ def test_a_trial_runs_the_recorded_command_with_one_option_more(
     assert main(["record", "wave.py"]) == 0
     library = Library(tmp_path / "store")
     (first,) = library.ask(library_runs)
+    with monkeypatch.context() as shown_only:
+        shown_only.setenv("FUSIONSCOPE_READ_ONLY", "1")
+        app = drawn(tmp_path / "store", "overview.py", first.run_id, shown_only)
+        assert not [button for button in app.button if button.label == "Try it"]
     app = drawn(tmp_path / "store", "overview.py", first.run_id, monkeypatch)
     (button,) = [button for button in app.button if button.label == "Try it"]
     button.click().run()

@@ -13,7 +13,7 @@ from fusionscope.storage.queries.costs import EVERY, CostRow
 TOP = 8
 MARGIN = 0.25  # of the axis, for the labels
 CROP = 0.2  # share of the whole below which the changes would be slivers on an axis from zero
-_PLACES = {None: "outside the model", "": "the model's own forward", EVERY: None}
+_PLACES = {None: "in no module", "": "the model's own forward", EVERY: None}
 
 
 def name_of(row: CostRow) -> str:
