@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -50,11 +51,20 @@ def screen(title: str, path: str, file: str) -> Page:
     return st.Page(HERE / "screens" / file, title=title, url_path=path or None, default=not path)
 
 
+def require_login() -> None:
+    """Stop at a button for who is not logged in, where $FUSIONSCOPE_LOGIN asks for it."""
+    if os.environ.get("FUSIONSCOPE_LOGIN") and not st.user.get("is_logged_in"):
+        style.sentence("Fusionscope shows this library to those who log in.")
+        st.button("Log in", on_click=st.login)
+        st.stop()
+
+
 def main() -> None:
     """Draw the page: frame, sidebar, then the screen that was asked for."""
     icon = str(HERE / "static" / "icon.svg")  # a named icon would be fetched from Google's servers
     st.set_page_config("Fusionscope", icon, layout="wide", initial_sidebar_state=SIDEBAR_PX)
     st.html(HERE / "static" / "frame.css")
+    require_login()
     page = st.navigation([screen(*words) for words in PAGES], position="hidden")
     try:
         report = data.import_inbox()

@@ -71,7 +71,7 @@ def test_the_installed_dashboard_listens_on_loopback_only(
         finally:
             server.send_signal(signal.SIGTERM)
     assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
-    assert f"port {port} cannot be used" in taken.stderr
+    assert f"port {port} of 127.0.0.1 cannot be used" in taken.stderr
 
 
 def healthy(port: int) -> bool:
