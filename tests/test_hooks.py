@@ -11,6 +11,7 @@ import pytest
 import torch
 from models import everything, everything_inputs
 
+from fusionscope import collector
 from fusionscope.collector import record, recorder
 from fusionscope.collector.hook import Emit, located, missing, patched
 from fusionscope.collector.hooks import HOOKS, compiled_calls
