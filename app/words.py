@@ -9,11 +9,13 @@ from fusionscope.app import style
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.records import Compile, Measurement
 
+SAME = 0.1  # a difference below this share is none that a sentence tells
 UNITS: dict[str, tuple[tuple[str, ...], float, Callable[[float | None], str]]] = {
     "us": (style.TIMES, 1000, style.duration),
     "s": (("s",), 1, style.seconds),
     "bytes": (style.BYTES, 1024, style.size),
     "share": (("",), 1, style.percent),
+    "1": (("",), 1, lambda value: style.MISSING if value is None else f"{value:.3g}"),
 }
 
 
@@ -42,6 +44,8 @@ METRICS = {
     "peak_bytes": Metric("Peak memory above entry", "bytes", pictured=True),
     "peak_rss_bytes": Metric("Peak resident memory of the process", "bytes", pictured=True),
     "base_bytes": Metric("Alive before the call", "bytes"),
+    "reserved_bytes": Metric("Reserved by the allocator", "bytes"),
+    "graph_pool_bytes": Metric("Reserved for CUDA graphs", "bytes"),
     "host_us": Metric("Host time to issue a call", "us"),
     "device_us": Metric("Kernel time on the device", "us"),
     "launch_gap_us": Metric("Device idle between kernels", "us"),
@@ -59,13 +63,13 @@ def metric_of(name: str, unit: str) -> Metric:
     return METRICS.get(name) or Metric(name, unit)
 
 
-def arrow(before: float | None, after: float | None, form: Callable[[float | None], str]) -> str:
+def arrow(before: float | None, after: float | None, form: Callable[[float | None], str], between: str = " → ") -> str:
     """`12 → 5`, a common unit written once; empty where neither is known."""
     if before is None and after is None:
         return ""
     left, right = form(before), form(after)
     unit = right.rpartition(" ")[2]
-    return f"{left.removesuffix(f' {unit}') if ' ' in right else left} → {right}"
+    return f"{left.removesuffix(f' {unit}') if ' ' in right else left}{between}{right}"
 
 
 def find(measurements: Sequence[Measurement], metric: str, variant: str) -> Measurement | None:
@@ -81,16 +85,44 @@ def overlap(a: Measurement, b: Measurement) -> bool | None:
 
 
 def speed(measurements: Sequence[Measurement], metric: str = "latency_us") -> str:
-    """Compiled against eager in one clause, with its noise; empty where one of them was not measured."""
+    """Compiled against eager in one clause, with its noise and cause; empty where one of them was not measured."""
     eager, compiled = find(measurements, metric, "eager"), find(measurements, metric, "compiled")
     if not eager or not compiled or not compiled.median:
         return ""
     factor = eager.median / compiled.median
-    verdict, noise = "faster" if factor > 1 else "slower", ""
+    verdict = "faster" if factor > 1 else "slower"
     if overlap(eager, compiled):
-        verdict, noise = "neither clearly faster nor slower", ", the 10–90 % intervals overlap"
-    times = f"{METRICS[metric].title.lower()} {arrow(eager.median, compiled.median, METRICS[metric].form)}"
-    return f"Compiled is {verdict}: {style.ratio(factor)} the speed of eager ({times}{noise})"
+        verdict = "neither clearly faster nor slower, the 10–90 % intervals overlap"
+    subject = "a call" if metric == "latency_us" else METRICS[metric].title.lower()
+    took = f"{subject} went from {arrow(eager.median, compiled.median, METRICS[metric].form, ' to ')}"
+    return f"Compiled is {style.ratio(factor)} eager ({verdict}): {launching(measurements) or took}"
+
+
+def launching(measurements: Sequence[Measurement]) -> str:
+    """Device work of eager and compiled against what the host needs to issue a call; empty where that is less."""
+    host = find(measurements, "host_us", "compiled")
+    eager, compiled = (find(measurements, "device_us", variant) for variant in ("eager", "compiled"))
+    if not host or not eager or not compiled or host.median <= compiled.median:
+        return ""
+    same = abs(compiled.median - eager.median) < SAME * eager.median
+    works = (
+        f"device work is the same ({arrow(eager.median, compiled.median, style.duration, ' and ')})"
+        if same
+        else f"device work went from {arrow(eager.median, compiled.median, style.duration, ' to ')}"
+    )
+    return f"{works}, but the host needs {style.duration(host.median)} to issue a call"
+
+
+def helped(measurements: Sequence[Measurement]) -> str:
+    """The variant that is clearly faster than both eager and compiled, in a sentence; empty where none is."""
+    timed = {m.variant: m for m in measurements if m.metric == "latency_us"}
+    if not {"eager", "compiled"} <= timed.keys():
+        return ""
+    best = min(timed.values(), key=lambda m: m.median)
+    if best.variant in ("eager", "compiled") or overlap(best, timed["compiled"]):
+        return ""
+    subject = "CUDA graphs bring" if best.variant == "reduce-overhead" else f"{best.variant} brings"
+    return f"{subject} a call to {style.duration(best.median)}."
 
 
 def work(run: RunSummary) -> str:
@@ -120,9 +152,9 @@ def compiled_work(run: RunSummary, compiles: Sequence[Compile]) -> str:
 
 
 def headline(run: RunSummary, measurements: Sequence[Measurement], compiles: Sequence[Compile]) -> str:
-    """The sentence of the Overview."""
+    """The sentences of the Overview."""
     fast = speed(measurements) or speed(measurements, "wall_s")
     if not fast:
         return f"{compiled_work(run, compiles)}; not measured against eager."
-    clauses = [fast, work(run)]
-    return ". ".join([", ".join(filter(None, clauses)), compiled_work(run, compiles)]) + "."
+    rest = "" if launching(measurements) else work(run)
+    return " ".join(filter(None, (f"{', '.join(filter(None, (fast, rest)))}.", helped(measurements))))

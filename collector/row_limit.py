@@ -9,7 +9,7 @@ from typing import Any
 from fusionscope.collector.observations import RowsLeftOut
 from fusionscope.storage.records import TABLE_OF, HookStatus
 
-MOST_ROWS = 500_000  # of a table and run; the fusion decisions of a GPT of 32 layers are 12,000
+MOST_ROWS = 500_000  # of a table and run; a GPT of 32 layers has 72,000 in all tables together
 
 
 class RowLimit:

@@ -114,6 +114,10 @@ class _Work:
         self._members = {(g.graph_id, g.group_id): g.members for g in records_of(con, FusionGroup, run_id)}
         self._ir = {(n.graph_id, n.ir_node): n for n in records_of(con, IrNode, run_id)}
         self._fx = {(n.graph_id, n.node): n for n in records_of(con, GraphNode, run_id)}
+        self._lines: dict[tuple[str | None, int | None], set[str]] = defaultdict(set)
+        for node in self._fx.values():
+            if node.module_path:
+                self._lines[node.file, node.line].add(node.module_path)
         self._operands: dict[tuple[str, str], list[str]] = defaultdict(list)
         for edge in records_of(con, GraphEdge, run_id):
             self._operands[edge.graph_id, edge.dst].append(edge.src)
@@ -165,7 +169,15 @@ class _Work:
 
     def _place(self, node: GraphNode) -> Place:
         direction = "backward" if self._direction.get(node.graph_id) == "backward" else "forward"
-        return node.module_path or "", _operator(node), direction
+        return node.module_path or self._module_by_line(node), _operator(node), direction
+
+    def _module_by_line(self, node: GraphNode) -> str:
+        """Of a node whose module a pass forgot the only one that its source line belongs to.
+
+        Padding a product replaces it without its module: torch/_inductor/fx_passes/pad_mm.py.
+        """
+        modules = self._lines.get((node.file, node.line), set()) if node.file else set()
+        return next(iter(modules)) if len(modules) == 1 else ""
 
     def _unknown(self, timing: KernelTiming) -> Place:
         """A kernel of none of the recorded graphs: an operator that ran between them keeps its name."""

@@ -59,7 +59,7 @@ def test_every_screen_of_an_empty_store_names_the_command_that_makes_a_run(
 
 def test_the_overview_opens_on_the_numbers_of_the_run(example_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = texts(drawn(example_store, "overview.py", EXAMPLE_ID, monkeypatch))
-    assert "Compiled is faster: 1.22× the speed of eager" in shown
+    assert "Compiled is 1.22× eager (faster)" in shown
     assert "384 → 256 KiB" in shown
 
 

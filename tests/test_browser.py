@@ -89,3 +89,14 @@ def test_choosing_another_run_changes_the_page_and_the_address(address: str, bro
     page.wait_for_url(re.compile(f"run={PARTLY_ID}"))
     expect(page.locator(".st-key-heading")).to_contain_text("mlp_killed")
     page.close()
+
+
+def test_a_click_on_a_block_of_memory_tells_its_story(address: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    open_screen(page, address, "memory", run=EXAMPLE_ID)
+    page.wait_for_selector(".barlayer .point path", state="attached")
+    page.locator(".barlayer .point path").first.click(force=True)
+    page.wait_for_url(re.compile(r"block=buf\d+"))
+    expect(page.locator(".st-key-block")).to_contain_text("allocated at step")
+    assert errors(page) == []
+    page.close()

@@ -79,6 +79,68 @@ def test_a_clean_program_has_no_problem(store: Path) -> None:
     assert {finding.status for finding in found.values()} == {"passed", "not_applicable"}
 
 
+def clean_models() -> dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]]]]:
+    """Ten small models that nothing is wrong with, and what makes their inputs."""
+    convolution = nn.Sequential(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
+    convolution.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    width = 64
+
+    def rows() -> tuple[Tensor, ...]:
+        return (torch.randn(32, width),)
+
+    def image() -> tuple[Tensor, ...]:
+        return (torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last),)
+
+    def heads() -> tuple[Tensor, ...]:
+        return tuple(torch.randn(2, 2, 32, 16) for _ in range(3))
+
+    return {
+        "linear and relu": (nn.Sequential(nn.Linear(width, width), nn.ReLU()), rows),
+        "gelu block": (nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU()), rows),
+        "softmax": (lambda x: torch.softmax(x * 0.125, -1), rows),
+        "rms norm": (lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), rows),
+        "gated unit": (nn.Sequential(nn.Linear(width, 2 * width), nn.GLU()), rows),
+        "residual": (lambda x: x + torch.relu(x) * 0.5, rows),
+        "convolution": (convolution, image),
+        "causal attention": (lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True), heads),
+        "embedding": (nn.EmbeddingBag(100, width), lambda: (torch.randint(100, (8, 4)),)),
+        "log likelihood": (
+            lambda x, y: nn.functional.cross_entropy(x, y),
+            lambda: (*rows(), torch.randint(width, (32,))),
+        ),
+    }
+
+
+def test_ten_clean_models_have_no_problem(store: Path) -> None:
+    def drive() -> None:
+        with torch.no_grad():
+            for model, inputs in clean_models().values():
+                torch._dynamo.reset()  # containers share one forward, which would be compiled again for each
+                torch.compile(model)(*inputs())
+
+    found = driven(store, drive)
+    assert len(clean_models()) == 10
+    assert not [(f.code, f.evidence) for f in found.values() if (f.status, f.severity) == FAILS]
+
+
+@pytest.mark.parametrize(("operands", "verdict"), [("qkvm", FAILS), ("qkv", PASSES)])
+def test_a_mask_where_eager_asked_for_a_causal_kernel_is_a_lost_kernel(
+    store: Path, operands: str, verdict: tuple[str, str]
+) -> None:
+    def node(name: str, target: str, **more: Any) -> r.GraphNode:
+        return r.GraphNode(graph_id=GRAPH, node=name, position=0, op="call_function", target=target, **more)
+
+    eager = r.KernelTiming(name="sdpa_flash_fprop", variant="eager", calls=1, median_us=9, total_us=9, method="test")
+    call = node("attention", "aten._scaled_dot_product_cudnn_attention.default", file="a/m.py", line=7)
+    inputs = [node(name, "aten.view.default", shape=("8", "8")) for name in operands]
+    reads = [r.GraphEdge(graph_id=GRAPH, src=name, dst="attention") for name in operands]
+    scheduled = r.IrNode(graph_id=GRAPH, ir_node="op0", kind="extern", position=0)
+    found = told(store, eager, call, *inputs, *reads, scheduled)
+    assert status(found, "lost_kernel") == verdict
+    if verdict == FAILS:
+        assert found["lost_kernel"].evidence == (f"{GRAPH} attention at m.py:7: mask m, shape (8, 8)",)
+
+
 def test_every_rule_concludes_once_and_says_why_it_could_not(store: Path) -> None:
     found = told(
         store,
@@ -269,7 +331,8 @@ def test_a_library_from_before_findings_concludes_them_at_the_next_import(store:
     run_id = publish(store, example_run(next(_ids)), [])
     library = Library(store)
     with open_for_writing(library.path) as con:
-        con.execute("DELETE FROM findings WHERE run_id = ?", [run_id])
+        for table in ("findings", "summaries"):
+            con.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
     assert not found_in(store, run_id)
     library.import_inbox()
     assert len(found_in(store, run_id)) == len(RULES)

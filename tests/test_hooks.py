@@ -11,6 +11,7 @@ import pytest
 import torch
 from models import everything, everything_inputs
 
+from fusionscope import collector
 from fusionscope.collector import record, recorder
 from fusionscope.collector.hook import Emit, located, missing, patched
 from fusionscope.collector.hooks import HOOKS, compiled_calls
@@ -173,7 +174,9 @@ def test_compiled_autograd_meets_no_frame_of_ours(tmp_path: Path) -> None:
     with record("compiled autograd", store=tmp_path, hooks=[*HOOKS, compiled_calls.CompiledCalls()]) as recording:
         torch.compile(step)(torch.ones(2, 4))
     sites = Library(tmp_path).ask(records_of, GraphBreak, recording.run_id)
-    assert [Path(site.file or "").name for site in sites] == ["test_hooks.py"]
+    files = [Path(site.file or "") for site in sites]
+    assert files[0].name == "test_hooks.py"
+    assert not any(Path(collector.__file__).parent in file.parents for file in files)  # torch 2.14 meets its own
 
 
 class _Target:

@@ -55,15 +55,15 @@ def test_the_page_opens_on_the_few_kernels_that_take_the_time(store: Path, monke
     assert {"share", "one call", "at least", "registers", "spills", "occupancy", "bandwidth"} <= set(columns)
 
 
-@pytest.mark.parametrize("screen", ["kernels.py", "overview.py"])
-def test_launch_bound_is_said_with_the_variant_that_helps(
-    store: Path, screen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = texts(drawn(store, screen, monkeypatch, run=GPU_ID))
+def test_launch_bound_is_said_with_the_variant_that_helps(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = texts(drawn(store, "kernels.py", monkeypatch, run=GPU_ID))
     assert (
         "Compiled is launch-bound: the device works 90.5 µs in eager and 88.3 µs compiled, but the host needs 193 µs "
         "to issue a call; reduce-overhead brings a call to 104 µs."
     ) in shown
+    overview = texts(drawn(store, "overview.py", monkeypatch, run=GPU_ID))
+    assert ("device work is the same (90.5 and 88.3 µs), but the host needs 193 µs to issue a call") in overview
+    assert "CUDA graphs bring a call to 104 µs." in overview
 
 
 def test_a_call_is_launch_bound_where_issuing_it_takes_longer_than_its_work(store: Path) -> None:

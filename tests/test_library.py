@@ -24,7 +24,7 @@ from fusionscope.storage.records import TABLES, Counter, Kernel, KernelCall, Run
 from fusionscope.storage.spool import Spool
 
 ELSEWHERE = ("device_facts", "kernel_configs", "kernel_code", "gemm_choices", "timeline")  # test_target_screen.py
-ELSEWHERE += ("node_links", "reorderings", "notes")
+ELSEWHERE += ("node_links", "notes", "allocations", "memory_residuals", "memory_budgets", "reuse_decisions")
 
 
 def _publish(store: Path, run_id: str, rows: int = 3) -> Path:

@@ -10,6 +10,7 @@ from example_run import EXAMPLE_ID
 
 from fusionscope.app.screens import PAGES
 from fusionscope.collector.hooks import HOOKS, compiled_calls
+from fusionscope.storage.findings import RULES
 from fusionscope.storage.library import Library
 from fusionscope.storage.records import TABLES
 
@@ -37,6 +38,10 @@ def test_the_hook_table_lists_every_hook() -> None:
 
 def test_the_page_table_lists_every_page() -> None:
     assert rows_below("## How to read each page") == [title for title, *_ in PAGES]
+
+
+def test_the_findings_table_lists_every_rule() -> None:
+    assert sorted(rows_below("## Why is it slow?")) == sorted(rule.code for rule in RULES)
 
 
 def test_every_picture_is_there() -> None:

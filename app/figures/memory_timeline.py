@@ -82,7 +82,8 @@ def timeline_figure(picture: Picture) -> go.Figure:
     _mark(figure, picture)
     figure.update_xaxes(range=[picture.x(picture.points[0]), picture.end], showgrid=False, zeroline=False)
     figure.update_xaxes(title_text=picture.axis_title, title_standoff=4, row=2)
-    return _framed(figure, HEIGHT).update_layout(legend={"y": -0.1, "yanchor": "top", "x": 0, "xanchor": "left"})
+    legend = {"y": -0.1, "yanchor": "top", "x": 0, "xanchor": "left"}
+    return _framed(figure, HEIGHT).update_layout(legend=legend)
 
 
 def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) -> go.Figure:
@@ -153,7 +154,10 @@ def _area(picture: Picture, colour: str = style.MEMORY_COLOURS["intermediate"]) 
         y=[*(p.live_bytes for p in points), points[-1].live_bytes],
         customdata=[["step", p.step] for p in (*points, points[-1])],
         text=[*texts, texts[-1]],
-        mode="lines",
+        mode="lines+markers",  # unseen: a line alone has nothing to click or to draw a box over
+        marker={"size": 8, "opacity": 0},
+        selected={"marker": {"opacity": 0}},
+        unselected={"marker": {"opacity": 0}},
         line={"shape": "hv", "width": 1.5, "color": colour},
         fill="tozeroy",
         fillcolor=_pale(colour),
@@ -281,6 +285,7 @@ def _framed(figure: go.Figure, height: int) -> go.Figure:
         barmode="overlay",
         bargap=0,
         hovermode="closest",
+        hoverdistance=200,  # a click beside the line means the step below it
         uirevision="kept",
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
         uniformtext={"minsize": 9, "mode": "hide"},

@@ -5,38 +5,49 @@ from __future__ import annotations
 import streamlit as st
 
 from fusionscope.app import data, style
-from fusionscope.app.figures.waterfall import TOP, name_of, waterfall
+from fusionscope.app.figures.waterfall import TOP, begin_of, name_of, waterfall
 from fusionscope.app.table import table
 from fusionscope.app.words import METRICS
 from fusionscope.storage.queries import costs
 from fusionscope.storage.queries.costs import GROUPINGS, CostRow, Coverage
 
-DEFAULT = "kind of module"
+FEW = 3  # rows
 
 
-def show_waterfall(run_id: str, by: str = DEFAULT) -> bool:
+def show_waterfall(run_id: str, by: str | None = None) -> bool:
     """The picture alone; False where nothing was attributed."""
+    by = by or grouping(run_id)
     rows = data.ask(costs.rows, run_id, by)
     if not rows or not any(row.compiled_us for row in rows):
         return False
     st.plotly_chart(waterfall(rows), config=style.PLOT, key=f"waterfall-{by}")
+    begin = begin_of(rows)
+    cropped = f" The axis begins at {style.duration(begin)}, not at zero." if begin else ""
     largest = f"the {TOP} largest changes" if len(rows) > TOP else "every change"
     style.note(
         f"Kernel time of one call, {largest} by {by}. Eager's kernels are measured; a fused kernel's time is shared "
-        "among its operators by the bytes and operations of each, an estimate.",
+        f"among its operators by the bytes and operations of each, an estimate.{cropped}",
         f"waterfall-{by}",
     )
     return True
 
 
+def grouping(run_id: str) -> str:
+    """Kinds of modules, or operators where the model has too few modules to tell anything."""
+    modules = data.ask(costs.rows, run_id, "kind of module")
+    return "kind of module" if len(modules) >= FEW else "operator"
+
+
 def show_costs(run_id: str) -> None:
     """The section of the comparison screen: picture, choice of level, table and coverage."""
     style.section("Where the time went", "costs")
-    by = st.segmented_control("By", list(GROUPINGS), default=DEFAULT, key="costs-by", label_visibility="collapsed")
-    if not show_waterfall(run_id, by or DEFAULT):
+    usual = grouping(run_id)
+    by = st.segmented_control("By", list(GROUPINGS), default=usual, key="costs-by", label_visibility="collapsed")
+    by = by or usual
+    if not show_waterfall(run_id, by):
         style.not_recorded("no kernel of this run was both timed and attributed to a module", "costs")
         return
-    rows = data.ask(costs.rows, run_id, by or DEFAULT)
+    rows = data.ask(costs.rows, run_id, by)
     table([_row(row) for row in rows], _FORMATS, key="costs")
     style.note(" ".join(map(_covered, data.ask(costs.coverage, run_id))), "coverage-costs")
 

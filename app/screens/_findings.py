@@ -8,6 +8,7 @@ import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.screens import TITLES
+from fusionscope.app.screens._trial import show_trial
 from fusionscope.app.table import table
 from fusionscope.storage.queries import findings
 from fusionscope.storage.records import Finding
@@ -51,6 +52,7 @@ def _entry(finding: Finding, run_id: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(finding.action or "")
             _door(finding, run_id)
+            show_trial(finding, run_id)
 
 
 def _door(finding: Finding, run_id: str) -> None:

@@ -77,7 +77,7 @@ def _picture(shown: Shown, points: Sequence[Point], chosen: Point) -> None:
         key=f"memory-{scene.graph_id}-{scene.variant}-{scene.axis}-{chosen.step}-{picture.lit}",
         on_select="rerun",
         selection_mode=("points", "box"),
-        config={"displaylogo": False, "displayModeBar": False},
+        config={"displaylogo": False},  # its bar of tools has the box
         alt="Live bytes after each step, above the lifetimes of the blocks",
     )
     _slide(points, chosen)
@@ -119,7 +119,7 @@ def _caption(scene: Scene, peak_step: int) -> None:
     small = f"; the grey band is {style.plural(count, 'smaller block')}, {exact(at_peak)} at the peak" if count else ""
     style.note(
         f"Shown: {how}. A rectangle is a block of memory, as high as it is large{small}. Click the curve, or draw a "
-        "box over it, for the live set of that step; click a rectangle for its story.",
+        "box over it with the tool above, for the live set of that step; click a rectangle for its story.",
         "plan",
     )
 
@@ -163,7 +163,7 @@ def _plan_row(found: Alive) -> dict[str, object]:
         "holds": life.ops[0] if life.ops else None,
         "allocated": "at entry" if life.at_entry else style.number(life.allocated_at),
         "first use": style.number(found.first_use),
-        "last use": style.number(life.last_use),
+        "last use": style.number(found.last_use),
         "freed at": style.number(life.freed_at),
         "shape": "×".join(life.shape) if life.shape is not None else None,
         "dtype": life.dtype,
@@ -224,7 +224,7 @@ def _life_of(found: Alive) -> str:
     life = found.life
     begins = "there at entry" if life.at_entry else f"allocated at step {life.allocated_at}"
     by = f" for {life.kernel}" if life.kernel else ""
-    uses = "" if found.first_use is None else f", read from step {found.first_use} to {style.number(life.last_use)}"
+    uses = "" if found.first_use is None else f", read from step {found.first_use} to {style.number(found.last_use)}"
     ends = "outlives the call" if life.freed_at is None else f"freed at step {life.freed_at}"
     return f"{begins}{by}{uses}, {ends}"
 

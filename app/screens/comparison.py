@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.figures.comparison_bars import interval, variant_bars
+from fusionscope.app.screens import _launching
 from fusionscope.app.screens._costs import show_costs
 from fusionscope.app.table import table
-from fusionscope.app.words import METRICS, find, metric_of, speed, work
-from fusionscope.storage.queries import compare
-from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.app.words import METRICS, find, headline, metric_of
+from fusionscope.storage.queries import compare, compile, overview
 from fusionscope.storage.records import KernelTiming, Measurement
 
 TOP = 12
-
-
-def answer(run: RunSummary, measurements: list[Measurement]) -> str:
-    """The sentence."""
-    fast = speed(measurements) or speed(measurements, "wall_s")
-    clauses = [fast or "Only one variant was measured", work(run)]
-    return ", ".join(filter(None, clauses)) + "."
 
 
 def bars(measurements: list[Measurement], metrics: list[str]) -> None:
@@ -33,25 +28,29 @@ def bars(measurements: list[Measurement], metrics: list[str]) -> None:
             st.plotly_chart(variant_bars(of_metric, shown), config=style.PLOT, key=f"bars-{metric}")
 
 
-def median(measurement: Measurement | None) -> float | None:
-    """The median, where there is a measurement."""
-    return measurement.median if measurement else None
+def variants_table(measurements: list[Measurement]) -> None:
+    """Every quantity beside that of the other variants; a row of its own says how far latencies spread."""
+    variants = sorted({m.variant for m in measurements}, key=lambda name: (name != "eager", name != "compiled", name))
+    present = [*METRICS, *sorted({m.metric for m in measurements} - set(METRICS))]
+    rows = [row for metric in present for row in quantity(measurements, metric, variants)]
+    table(rows, key="variants", config=style.right(["quantity", *variants]))
 
 
-def row(measurements: list[Measurement], metric: str) -> dict[str, str]:
-    """One metric, the two variants side by side."""
-    eager, compiled = find(measurements, metric, "eager"), find(measurements, metric, "compiled")
-    shown = metric_of(metric, next(m.unit for m in (eager, compiled) if m))
-    form = shown.form
-    return {
-        "quantity": shown.title,
-        "eager": form(median(eager)),
-        "eager p10 – p90": interval(eager, shown) if eager else style.MISSING,
-        "compiled": form(median(compiled)),
-        "compiled p10 – p90": interval(compiled, shown) if compiled else style.MISSING,
-        "change": style.change(median(eager), median(compiled)),
-        "samples": " / ".join(style.number(m.samples) if m else style.MISSING for m in (eager, compiled)),
-    }
+def quantity(measurements: list[Measurement], metric: str, variants: list[str]) -> Iterator[dict[str, str]]:
+    """The row of one metric, and what explains it; none where no variant has it."""
+    found = {variant: find(measurements, metric, variant) for variant in variants}
+    known = {variant: m for variant, m in found.items() if m}
+    if not known:
+        return
+    shown = metric_of(metric, next(iter(known.values())).unit)
+    yield {"quantity": shown.title} | {v: shown.form(m.median) if m else style.MISSING for v, m in found.items()}
+    if shown.pictured and any(m.p10 is not None for m in known.values()):
+        spread = {v: interval(m, shown) if m else style.MISSING for v, m in found.items()}
+        yield {"quantity": "   10th – 90th percentile"} | spread
+    eager = known.get("eager")
+    if shown.pictured and eager and len(known) > 1:
+        against = {v: style.change(eager.median, m.median) if m and v != "eager" else "" for v, m in found.items()}
+        yield {"quantity": "   against eager"} | against
 
 
 def methods(measurements: list[Measurement]) -> list[str]:
@@ -107,37 +106,39 @@ if not measurements:
     st.code("fusionscope record FILE.py\nfusionscope run --compare SCRIPT.py", language="bash", width=420)
     st.stop()
 
-style.sentence(answer(run, measurements))
+style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
 present = [metric for metric in METRICS if any(m.metric == metric for m in measurements)]
-others = sorted({m.metric for m in measurements} - set(METRICS))
 bars(measurements, [metric for metric in present if METRICS[metric].pictured])
 style.note("Bars are medians from zero; whiskers run from the 10th to the 90th percentile of the samples.", "bars")
-rows = [row(measurements, metric) for metric in present + others]
-table(rows, key="measurements", config=style.right(rows[0]))
+style.section("Variants", "variants")
+variants_table(measurements)
+if status := next((h for h in data.ask(overview.hooks, run.run_id) if h.hook == "measure" and h.reason), None):
+    style.note(f"Not recorded: {status.reason}.", "variants")
 
 show_costs(run.run_id)
+_launching.time_lines(run)
 left, right = st.columns(2)
 for column, variant in ((left, "eager"), (right, "compiled")):
     timed = data.ask(compare.timings, run.run_id, variant)
     with column:
         timings(f"Longest in {variant}", timed, sum(t.total_us for t in timed) or None)
 
-style.section("How each number was measured", "methods")
-table(
-    [
-        {
-            "quantity": metric_of(m.metric, m.unit).title,
-            "variant": m.variant,
-            "median": m.median,
-            "p10": m.p10,
-            "p90": m.p90,
-            "unit": m.unit,
-            "samples": m.samples,
-            "thrown away": m.discarded,
-        }
-        for m in measurements
-    ],
-    dict.fromkeys(("median", "p10", "p90"), "{:,.10g}".format),
-    key="methods",
-)
-style.note("\n".join(methods(measurements)), "methods")
+with st.expander("How each number was measured"):
+    table(
+        [
+            {
+                "quantity": metric_of(m.metric, m.unit).title,
+                "variant": m.variant,
+                "median": m.median,
+                "p10": m.p10,
+                "p90": m.p90,
+                "unit": m.unit,
+                "samples": m.samples,
+                "thrown away": m.discarded,
+            }
+            for m in measurements
+        ],
+        dict.fromkeys(("median", "p10", "p90"), "{:,.10g}".format),
+        key="methods",
+    )
+    style.note("\n".join(methods(measurements)), "methods")

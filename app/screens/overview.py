@@ -12,7 +12,7 @@ from fusionscope.app.screens._costs import show_waterfall
 from fusionscope.app.screens._findings import show_findings
 from fusionscope.app.screens._notes import show_notes
 from fusionscope.app.table import table
-from fusionscope.app.words import arrow, headline
+from fusionscope.app.words import arrow, find, headline
 from fusionscope.storage.queries import compare, compile, overview
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.records import HookStatus, Measurement, Run
@@ -20,7 +20,6 @@ from fusionscope.storage.records import HookStatus, Measurement, Run
 
 def figures(run: RunSummary, measurements: list[Measurement], compile_s: float | None) -> None:
     """The six headline numbers, each a door to the screen that explains it."""
-    first = next((m.median for m in measurements if m.metric == "first_call_s" and m.variant == "compiled"), None)
     kernels = arrow(run.eager_kernels, run.compiled_kernels, style.number)
     latency = arrow(run.eager_us, run.compiled_us, style.duration)
     with st.container(horizontal=True, gap="small"):
@@ -32,8 +31,16 @@ def figures(run: RunSummary, measurements: list[Measurement], compile_s: float |
         style.figure("Graph breaks", style.number(run.breaks), "where tracing stopped", "compile", run.run_id)
         style.figure("Recompiles", style.number(run.recompiles), "after a guard failed", "compile", run.run_id)
         style.figure("Peak memory", *peak(run), "memory", run.run_id)
-        call = "first call not measured" if first is None else f"first call {style.seconds(first)}"
-        style.figure("Compile time", style.seconds(compile_s), call, "compile", run.run_id)
+        style.figure(*first_call(measurements, compile_s), "compile", run.run_id)
+
+
+def first_call(measurements: list[Measurement], compile_s: float | None) -> tuple[str, str, str]:
+    """What compiling costs, and when it has paid: title, value and remark."""
+    first, calls = (find(measurements, metric, "compiled") for metric in ("first_call_s", "break_even_calls"))
+    if first is None:
+        return "Compile time", style.seconds(compile_s), "first call not measured"
+    paid = f"paid off after {style.number(round(calls.median))} calls" if calls else "a call is not faster"
+    return "First call", style.seconds(first.median), paid
 
 
 def peak(run: RunSummary) -> tuple[str, str]:
@@ -121,8 +128,7 @@ if run.status != "complete":
     reason = run.status_reason or "no reason was recorded"
     verb = "failed" if run.status == "failed" else f"is {run.status}"
     style.notice(f"This run {verb}: {reason.rstrip('.')}. What follows is what was recorded.", "status")
-answer = headline(run, measurements, data.ask(compile.compiles, run.run_id))
-style.sentence(" ".join(filter(None, (answer, _launching.sentence(measurements)))))
+style.sentence(headline(run, measurements, data.ask(compile.compiles, run.run_id)))
 figures(run, measurements, data.ask(overview.compile_seconds, run.run_id))
 _launching.strip(run, measurements, "overview")
 

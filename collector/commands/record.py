@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from ast import literal_eval
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ MODES = (
     "max-autotune-no-cudagraphs",
 )  # torch._inductor.list_mode_options
 RECORDED_OPTIONS = (
-    *("device", "gpu", "mode", "dynamic", "no_measure", "variants", "first_call"),
+    *("device", "gpu", "mode", "dynamic", "options", "no_measure", "variants", "first_call"),
     *("keep_caches", "stop_after", "strict"),
 )
 
@@ -57,6 +58,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--target", dest="gpu", metavar="GPU", help="record for a GPU that is not here, such as H200")
     parser.add_argument("--mode", choices=MODES, help="torch.compile's mode")
     parser.add_argument("--dynamic", action=BooleanOptionalAction, help="torch.compile's dynamic")
+    parser.add_argument(
+        "--option",
+        dest="options",
+        type=_option,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one of torch.compile's options, such as realize_reads_threshold=1; may be given again",
+    )
     parser.add_argument("--no-measure", action="store_true", help="do not measure eager against compiled")
     parser.add_argument(
         "--variants",
@@ -76,6 +86,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Record one model; raises ModelFailed where it raised, after what was recorded is published."""
+    if options.mode and options.options:
+        raise CommandError("give --mode or --option: torch.compile takes one of them")
     if options.gpu is not None and present() is None:
         return _for_absent_gpu(options)
     require_store(options.store)
@@ -136,7 +148,7 @@ def _record(model: ModelFile, built: Build, options: Namespace) -> tuple[str, Pa
 def _drive_and_measure(model: ModelFile, built: Build, recording: Recording, options: Namespace) -> None:
     import torch
 
-    chosen = {"mode": options.mode, "dynamic": options.dynamic}
+    chosen = {"mode": options.mode, "dynamic": options.dynamic, "options": dict(options.options) or None}
     given_here = {key: value for key, value in chosen.items() if value is not None}
     say(f"compiling {model.name} …")
     with models_own_code(model.name):
@@ -176,6 +188,16 @@ def _measure(
         kwargs = {"compiled": given_here, **{name: VARIANTS[name] for name in others}}
         for row in first_calls(options.target, options.device, kwargs, found.latency_us):
             recording.emit(row)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ArgumentTypeError(f"{text!r} is no KEY=VALUE")
+    try:
+        return key, literal_eval(value)
+    except (ValueError, SyntaxError):  # a word
+        return key, value
 
 
 def _variants(text: str) -> tuple[str, ...]:

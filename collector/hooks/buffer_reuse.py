@@ -112,9 +112,9 @@ def _refusal(node: Any, dependency: Any, size: int | None, settled: bool) -> str
         return None
     if held is None:
         return "an input of the graph: the caller holds it" if _same_input(dependency.name, size) else None
-    done = node.ancestors | scheduler.completed_operations
+    done = (node.ancestors, scheduler.completed_operations, ("OUTPUT",))  # not joined: the second holds the whole graph
     others = [user.node.get_name() for user in held.users if user.node is not node]
-    later = [name for name in others if name not in done and name != "OUTPUT"]
+    later = [name for name in others if not any(name in names for names in done)]
     if later:
         return f"{', '.join(later[:3])} still {'needs' if len(later) == 1 else 'need'} it"
     if "OUTPUT" in others:  # torch's name for the graph's result (Scheduler.compute_dependencies)

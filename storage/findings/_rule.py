@@ -87,13 +87,17 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A question: its code, its name, the screen that shows what it is about, what to do, and how it is answered."""
+    """A question: its code, its name, the screen that shows what it is about, what to do, and how it is answered.
+
+    Where an option of torch.compile is what to do, `trial` holds the words of `fusionscope record` that try it.
+    """
 
     code: str
     title: str
     screen: str
     action: str
     check: Callable[[Facts], Verdict]
+    trial: tuple[str, ...] = ()
 
     def conclude(self, facts: Facts) -> Finding:
         """The finding of this rule for a run."""

@@ -150,5 +150,6 @@ RULES = (
         "compile",
         "Where the sizes are few, dynamic=False compiles one set of kernels for each.",
         dynamic_shapes,
+        trial=("--no-dynamic",),
     ),
 )

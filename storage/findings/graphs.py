@@ -193,6 +193,7 @@ RULES = (
         "fusion",
         "Compile with options={'realize_reads_threshold': 1}, or split the model after it, and measure.",
         recomputed_producer,
+        trial=("--option", "realize_reads_threshold=1"),
     ),
     Rule(
         "refused_fusions",

@@ -172,6 +172,7 @@ RULES = (
         "kernels",
         'Compile with mode="reduce-overhead" (CUDA graphs), or give each call more work.',
         launch_bound,
+        trial=("--mode", "reduce-overhead"),
     ),
     Rule(
         "scalar_loops",
@@ -186,6 +187,7 @@ RULES = (
         "kernels",
         'Try mode="max-autotune", a smaller dtype, or fewer operations.',
         library_bound,
+        trial=("--mode", "max-autotune"),
     ),
     Rule(
         "small_work",

@@ -20,6 +20,7 @@ class Alive:
 
     life: Lifetime
     first_use: int | None  # the step of the first call that reads it
+    last_use: int | None  # of the last, which may work in place and not name it
     users: tuple[str, ...]  # kernels that read it after the step, in order
     gives_to: tuple[str, ...]  # buffers that take its memory over, one after the other
     made_by: str | None  # fusion group of the scheduler node that writes it
@@ -102,6 +103,7 @@ class _Told:
         return Alive(
             life=life,
             first_use=steps[0] if steps else None,
+            last_use=max(filter(None, (*steps[-1:], life.last_use)), default=None),
             users=tuple(self._kernel(at) for at in steps if at >= self._step),
             gives_to=tuple(self._takers(life.buffer)),
             made_by=made.group_id if (made := self._facts.group_of.get(life.ir_node or "")) else None,

@@ -13,6 +13,12 @@ def run(con: DuckDBPyConnection, run_id: str) -> Run:
     return records_of(con, Run, run_id)[0]
 
 
+def tagged(con: DuckDBPyConnection, tag: str) -> frozenset[str]:
+    """Ids of the runs that bear a tag."""
+    rows = con.execute("SELECT run_id FROM runs WHERE list_contains(tags, ?)", [tag]).fetchall()
+    return frozenset(row[0] for row in rows)
+
+
 def hooks(con: DuckDBPyConnection, run_id: str) -> list[HookStatus]:
     """The coverage statement: what needs attention first, then by name."""
     order = {"failed": 0, "unavailable": 1, "partial": 2, "recorded": 3}
