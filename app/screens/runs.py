@@ -99,10 +99,11 @@ clicked, ticks = ticked_table(
     lines.FORMATS,
     key=f"runs-{st.session_state.get('round', 0)}",
     config={
-        "trend": st.column_config.LineChartColumn(width=80),
-        "worst finding": {"width": 150},
-        "run": {"width": 160},
-        "verdict": {"width": 95},
+        "trend": st.column_config.LineChartColumn(width=64),
+        "worst finding": {"width": 140},
+        "run": {"width": 145},
+        "torch": {"width": 85},
+        "verdict": {"width": 88},
     },
     colours={
         title: [colour(line.run) for line in shown]
