@@ -12,6 +12,7 @@ from example_run import EXAMPLE_ID, PARTLY_ID, publish_example
 from playwright.sync_api import Browser, expect
 
 from fusionscope.app.screens import PAGES
+from fusionscope.sample_models import RECORDED_ON_GPU
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries.runs import library_runs
 
@@ -31,9 +32,20 @@ def browser() -> Iterator[Browser]:
 def test_every_screen_of_every_run_opens_without_error_or_outside_request(
     address: str, browser: Browser, example_store: Path
 ) -> None:
+    _open_all(browser, address, example_store)
+
+
+def test_every_screen_opens_on_runs_of_a_gpu_that_is_not_here(browser: Browser, tmp_path: Path) -> None:
+    for bundle in RECORDED_ON_GPU:
+        Library(tmp_path).import_path(bundle)
+    with server(tmp_path) as address:
+        _open_all(browser, address, tmp_path)
+
+
+def _open_all(browser: Browser, address: str, store: Path) -> None:
     page = browser.new_page()
     outside = outside_requests(page)
-    for run in Library(example_store).ask(library_runs):
+    for run in Library(store).ask(library_runs):
         for _, screen, _ in PAGES:
             open_screen(page, address, screen, run=run.run_id)
             assert errors(page) == [], (run.name, screen)
