@@ -83,7 +83,8 @@ def observed_targets() -> dict[str, Any]:
 
 
 def test_every_hook_records_something_and_leaves_no_trace(tmp_path: Path, expected: torch.Tensor) -> None:
-    run_model()  # what torch itself makes at its first compile, such as select_algorithm's cache, is there already
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        run_model()  # what torch itself makes at its first compile, such as select_algorithm's cache, is there already
     torch._dynamo.reset()
     before = observed_targets()
     with record("everything", store=tmp_path, strict=True) as recording:
