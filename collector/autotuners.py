@@ -79,7 +79,11 @@ def _constants(tuner: Any) -> dict[str, Any]:
 
 
 def _parameters(tuner: Any) -> tuple[str, ...]:
-    """What the wrapper passes, in order; block sizes follow, which the configuration sets."""
+    """What the wrapper passes, in order: the kernel's arguments, then a template's grid (FixedGrid, triton_heuristics.py).
+
+    Block sizes are not among them: the configuration sets those.
+    """
     if tuner.fn is None:
         return ()
-    return tuple(name for name in tuner.fn.arg_names if name not in _constants(tuner))
+    own = (name for name in tuner.fn.arg_names if name not in _constants(tuner))
+    return (*own, *tuner.inductor_meta.get("extra_launcher_args", ()))
