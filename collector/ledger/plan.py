@@ -1,9 +1,9 @@
 """The wrapper's lines, carried out → live bytes after each step and the life of every buffer.
 
 Rules that matched the measured peak to the byte: an AllocateLine adds its buffer; a ReuseLine hands the memory on; a
-FreeIfNotReusedLine takes it away; a library call that allocates adds its results, and `del` of its tuple takes away those
-that the wrapper never named; `del` of an input frees only what the caller gave up, that is saved values and gradients in
-a backward, never parameters or arguments.
+FreeIfNotReusedLine takes it away; a library call that allocates adds its results, and `del` of its tuple takes away
+what the wrapper never named; `del` of an input frees only what the caller gave up, that is saved values and gradients
+in a backward, never parameters or arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plan and measured peak, reconciled: the named parts that lie between them.
 
 Each run of a wrapper is laid over its plan event by event, so that its highest moment has a step of the plan. What is
-alive there in one and not in the other has a name, and so has what the allocator adds to a block. What is left is called
-unexplained; nothing is where both have the same events.
+alive there in one and not in the other has a name, and so has what the allocator adds to a block. What is left then is
+called unexplained.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXPLAINED = {
     "not planned": "blocks that a wrapper line allocated and the plan does not have",
     "not allocated": "results that a library kernel declares, and did not make or freed at once",
     "kept by the caller": "inputs that the plan frees, and that the caller of the graph still holds",
-    "given up by the caller": "inputs that the plan leaves to the caller, and that ended with the graph's own name for them",
+    "given up by the caller": "inputs that the plan leaves to the caller, which held them no longer",
     "freed later": "buffers that the plan has freed by then, and that are still alive",
     "freed earlier": "buffers that the plan holds, and that are freed already",
     "unexplained": "what the parts above do not account for",
