@@ -62,6 +62,45 @@ def test_the_plan_and_named_parts_are_the_measured_peak_of_a_sample(name: str, t
         assert peak == whole
 
 
+def attention(q: Tensor, w: Tensor) -> Tensor:
+    """The kernel also returns the logarithms of its sums, which nothing here reads."""
+    return (nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).relu() @ w).exp()
+
+
+def parts_of(records: list[MemoryRecord], graph_id: str) -> dict[str, int]:
+    return {part.name: part.bytes for part in of(records, MemoryResidual) if part.graph_id == graph_id}
+
+
+def test_the_unread_results_of_a_kernel_end_with_its_tuple(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        inputs = torch.randn(2, 4, 64, 32), torch.randn(32, 512)
+        records = measured(attention, torch.compile(attention), inputs, tmp_path, backward=False)
+    (peak,) = (m.median for m in of(records, Measurement) if m.metric == "peak_bytes")
+    assert parts_of(records, "0/0.inference") == {"plan": peak} == {"plan": (512 * 32 + 512 * 512) * 4}
+
+
+def test_a_gradient_that_the_caller_keeps_lifts_the_measured_peak_at_a_later_step(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    weight = torch.randn(64, 512, requires_grad=True)
+    compiled = torch.compile(lambda x: (x @ weight).exp())
+    given = torch.ones(256, 512)  # the plan frees it and the result after their last use; both are held here
+    with record("memory", store=tmp_path, strict=True, import_on_exit=False) as recording:
+
+        def step() -> None:
+            compiled(torch.ones(256, 64)).backward(given)
+            weight.grad = None
+
+        step()
+        records = list(memory_records("compiled", step, CPU, (), recording._plan_of))
+    whole, gradient = 256 * 512 * 4, 64 * 512 * 4
+    assert parts_of(records, "0/0.backward") == {
+        "plan": whole,
+        "another moment": gradient - 2 * whole,
+        "kept by the caller": 2 * whole,
+    }
+
+
 class Trained(nn.Module):
     """A linear layer, GELU and a second layer."""
 

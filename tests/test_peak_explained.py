@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from memory_models import (
     drive_branches,
     drive_checkpointed,
     drive_chunked,
+    drive_donated,
     drive_frozen,
+    drive_gated,
     drive_late_match,
     two_branches,
 )
@@ -25,12 +28,13 @@ from fusionscope.collector import record
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import memory
 from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_values
-from fusionscope.storage.queries.memory import Curve
+from fusionscope.storage.queries.memory import Curve, Donated
 from fusionscope.storage.queries.plan import PlanFacts, plan_facts
 from fusionscope.storage.queries.plan_replay import Without, fusions_at, fusions_that_raise_the_peak, reproduces
+from fusionscope.storage.queries.recompute import Recompute, recomputable
 from fusionscope.storage.records import ReuseDecision
 
-INFERENCE = "0/0.inference"
+INFERENCE, FORWARD = "0/0.inference", "0/0.forward"
 SCORES = 64 * 512 * 4  # one score buffer: 131,072 bytes
 
 
@@ -60,6 +64,12 @@ class Explained:
 
     def saved(self, graph_id: str) -> list[Saved]:
         return self._library.ask(saved_values, self._run_id, graph_id)
+
+    def again(self, graph_id: str) -> list[Recompute]:
+        return self._library.ask(recomputable, self._run_id, graph_id)
+
+    def donated(self, graph_id: str) -> list[Donated]:
+        return self._library.ask(memory.donated, self._run_id, graph_id)
 
 
 def explained(store: Path, drive: Callable[[], Any]) -> Explained:
@@ -181,3 +191,28 @@ def test_a_replay_that_does_not_give_the_plan_claims_nothing(chunks: Explained) 
 
     other = replace(chunks.facts(), peak_bytes=1)
     assert fusions_that_raise_the_peak(other, list(other.buffers)) == []
+
+
+def test_what_computing_again_would_free_is_what_a_checkpoint_frees(store: Path) -> None:
+    kept = explained(store, drive_gated)
+    freed = explained(store, partial(drive_gated, again=True))
+    gelu, linear = kept.again(FORWARD)
+    assert (gelu.source_text, gelu.flops, gelu.moved) == ("active = nn.functional.gelu(hidden)", 0, 2 * 8 * 128 * 4)
+    assert (linear.operators, linear.flops) == (("aten.addmm.default",), 2 * 8 * 32 * 128)
+    assert saved_bytes(kept) - saved_bytes(freed) == gelu.bytes == 8 * 128 * 4
+    before, after = ({one.node for one in of.saved(FORWARD) if one.recomputed} for of in (kept, freed))
+    assert len(after - before) == gelu.calls - gelu.already
+
+
+def saved_bytes(of: Explained) -> int:
+    return sum(one.bytes or 0 for one in of.saved(FORWARD) if one.saved and not one.is_input)
+
+
+def test_the_saved_blocks_are_all_candidates_to_be_computed_again(store: Path) -> None:
+    kept = explained(store, drive_gated)
+    assert sum(one.bytes for one in kept.again(FORWARD)) == saved_bytes(kept)
+
+
+def test_a_saved_value_that_the_backward_writes_over_is_donated(store: Path) -> None:
+    given = explained(store, drive_donated).donated("0/0.backward")
+    assert any(one.taken_by for one in given)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.screens._kernel_table import operations
 from fusionscope.app.table import table
 from fusionscope.storage.queries import live_set, memory, plan_replay
-from fusionscope.storage.queries.memory import Curve
+from fusionscope.storage.queries.memory import Curve, Donated
 from fusionscope.storage.queries.plan import calls_of
 from fusionscope.storage.queries.plan_replay import Without
 from fusionscope.storage.queries.recompute import Recompute, recomputable
 from fusionscope.storage.queries.runs import RunSummary
 
 MOST = 200  # rows of a table
+UNTRIED = "budgets are tried where a training step is compared with eager, on joint graphs of 2,000 nodes at most"
 
 
 def what_would_help(run: RunSummary, plan: Curve) -> None:
@@ -81,9 +83,12 @@ def _orders(run_id: str, graph_id: str) -> None:
 
 def _budgets(run_id: str, graph_id: str) -> None:
     tried = data.ask(memory.budgets, run_id, graph_id)
-    if not tried:
+    if not tried and not data.ask(live_set.saved_values, run_id, graph_id):
         return
     style.section("Memory budgets of the partitioner", "budgets")
+    if not tried:
+        style.not_recorded(UNTRIED, "budgets")
+        return
     rows = [
         {
             "budget": one.budget,
@@ -94,7 +99,7 @@ def _budgets(run_id: str, graph_id: str) -> None:
         }
         for one in tried
     ]
-    formats = {"budget": style.number, "saved for the backward": style.size, "their flops": style.number}
+    formats = {"budget": style.number, "saved for the backward": style.size, "their flops": operations}
     table(rows, formats, key="budgets")
     style.note(
         "The partitioner run on the traced joint graph, before Inductor's own passes on it, with "
@@ -125,7 +130,7 @@ def _recompute(run_id: str, graph_id: str) -> None:
         }
         for one in lines[:MOST]
     ]
-    formats = {"frees": style.size, "flops": style.number, "moves": style.size, "at least": style.duration}
+    formats = {"frees": style.size, "flops": operations, "moves": style.size, "at least": style.duration}
     table(rows, formats, key="saved", height=320 if len(rows) > 10 else None)
     again = sum(value.recomputed for value in data.ask(live_set.saved_values, run_id, graph_id))
     style.note(
@@ -141,25 +146,40 @@ def _recompute(run_id: str, graph_id: str) -> None:
 
 
 def _operators(one: Recompute) -> str:
-    """`12 × addmm, mul; random`."""
+    """`96 calls: mul, tanh (12 do already)`."""
     names = dict.fromkeys(target.split(".")[1] if "." in target else target for target in one.operators)
+    already = f" ({style.number(one.already)} do already)" if one.already else ""
     random = "; draws random numbers, whose state must be kept" if one.random else ""
-    return f"{style.plural(one.calls, 'call')}: {', '.join(names)}{random}"
+    return f"{style.plural(one.calls, 'call')}: {', '.join(names)}{already}{random}"
 
 
 def _reuses(run_id: str, graph_id: str) -> None:
     refused = [one for one in data.ask(memory.reuses, run_id, graph_id) if one.verdict == "refused"]
-    if not refused:
+    if refused:
+        style.section("Memory that could have been used again", "reuses")
+        rows = [
+            {
+                "buffer": one.buffer,
+                "bytes": one.bytes,
+                "could take": one.candidate,
+                "how": "in place" if one.kind == "in_place" else "from the pool",
+                "refused because": one.reason,
+            }
+            for one in refused[:MOST]
+        ]
+        table(rows, {"bytes": style.size}, key="reuses", height=260 if len(rows) > 8 else None)
+    _donated(data.ask(memory.donated, run_id, graph_id))
+
+
+def _donated(given: list[Donated]) -> None:
+    """Of a backward: saved values end inside it, and their memory may be written over."""
+    if not given:
         return
-    style.section("Memory that could have been used again", "reuses")
-    rows = [
-        {
-            "buffer": one.buffer,
-            "bytes": one.bytes,
-            "could take": one.candidate,
-            "how": "in place" if one.kind == "in_place" else "from the pool",
-            "refused because": one.reason,
-        }
-        for one in refused[:MOST]
-    ]
-    table(rows, {"bytes": style.size}, key="reuses", height=260 if len(rows) > 8 else None)
+    taken = [one for one in given if one.taken_by]
+    over = f": {', '.join(f'{one.taken_by} over {one.buffer}' for one in taken[:6])}" if taken else ""
+    style.note(
+        f"Donated buffers: the backward frees {style.plural(len(given), 'saved value')} of the forward, "
+        f"{style.size(sum(one.bytes or 0 for one in given))}, and writes over "
+        f"{len(taken)} of them, {style.size(sum(one.bytes or 0 for one in taken))}{over}.",
+        "donated",
+    )

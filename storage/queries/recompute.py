@@ -43,6 +43,7 @@ class Recompute:
     bytes: int  # of their memory: what is not kept any more
     operators: tuple[str, ...]  # that would run again, by target, in order, each once
     calls: int  # of them
+    already: int  # of the calls, run again in the backward as it is
     flops: int | None  # by torch's own formulas, where pointwise operators count as none; None: not recorded
     moved: int  # bytes: what these calls read that is there already, and the values that they write
     least: Bound | None  # roofline of both on the run's GPU; None where its rates or the flops are not recorded
@@ -63,6 +64,7 @@ class _Node:
     source_text: str | None
     saved: bool
     is_input: bool
+    recomputed: bool
     reason: str | None
     flops: int | None
 
@@ -115,6 +117,7 @@ def _summed(blocks: Sequence[_Block], gpu: DeviceFact | None, fp32_matmul: str |
         bytes=sum(made.values()),
         operators=tuple(dict.fromkeys(call.target for call in calls.values())),
         calls=len(calls),
+        already=sum(call.recomputed for call in calls.values()),
         flops=flops,
         moved=moved,
         least=at_least(moved, flops, rate, gpu) if gpu and flops is not None and (rate or not flops) else None,
@@ -202,7 +205,8 @@ WITH counted AS (
     WHERE run_id = $1 AND graph_id = $4 AND flops IS NOT NULL GROUP BY ALL
 )
 SELECT n.node, n.position, n.op, n.target, n.bytes, n.dtype, n.file, n.line, n.source_text,
-    coalesce(c.saved, false) AS saved, coalesce(c.is_input, false) AS is_input, c.reason, counted.flops
+    coalesce(c.saved, false) AS saved, coalesce(c.is_input, false) AS is_input,
+    coalesce(c.recomputed, false) AS recomputed, c.reason, counted.flops
 FROM graph_nodes n LEFT JOIN counted USING (node)
 LEFT JOIN partition_choices c ON c.run_id = $1 AND c.graph_id = $3 AND c.node = n.node
 WHERE n.run_id = $1 AND n.graph_id = $2 AND n.op <> 'output' ORDER BY n.position
