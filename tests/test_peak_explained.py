@@ -27,7 +27,7 @@ from torch._inductor.virtualized import V
 from fusionscope.collector import record
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import memory
-from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_values
+from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_values, story
 from fusionscope.storage.queries.memory import Curve, Donated
 from fusionscope.storage.queries.plan import PlanFacts, plan_facts
 from fusionscope.storage.queries.plan_replay import Without, fusions_at, fusions_that_raise_the_peak, reproduces
@@ -52,6 +52,10 @@ class Explained:
         """The live set at the peak, by buffer."""
         found = self._library.ask(live_set, self._run_id, graph_id, self.plan(graph_id).peak_step)
         return {alive.life.buffer: alive for alive in found}
+
+    def story(self, buffer: str, graph_id: str = INFERENCE) -> Alive | None:
+        """What a click on the buffer tells at the peak."""
+        return self._library.ask(story, self._run_id, graph_id, buffer, self.plan(graph_id).peak_step)
 
     def without(self, graph_id: str = INFERENCE) -> list[Without]:
         return self._library.ask(fusions_at, self._run_id, graph_id, self.plan(graph_id).peak_step)
@@ -112,6 +116,11 @@ def test_four_score_buffers_are_alive_because_one_kernel_masks_all_chunks(chunks
     blamed = {alive.group_id for alive in scores if alive.cause == "fused_writer"}
     assert blamed == {"op1_op5_op9_op13"}
     assert all(alive.life.source_text == "masked = scores * mask" for alive in scores)
+
+
+def test_a_click_on_a_buffer_tells_what_the_live_set_tells(chunks: Explained) -> None:
+    for buffer, alive in chunks.alive().items():
+        assert chunks.story(buffer) == alive
 
 
 def test_without_that_fusion_the_peak_is_what_torch_reaches_when_it_is_forbidden(

@@ -21,7 +21,7 @@ FORMATS = {"bytes": style.size}
 WIDTHS = {
     "buffer": {"width": 74},
     "bytes": {"width": 74},
-    "source": {"width": 136},
+    "source": {"width": 160},
     "kept alive by": {"width": 460},
     "line": {"width": 220},
 }
