@@ -185,3 +185,30 @@ def test_a_smaller_budget_saves_less_and_computes_more_again() -> None:
     assert saved == sorted(saved, reverse=True)
     assert (saved[0], saved[-1]) == (2 * 8 * 32 * 4, 0)  # the hidden layer before and after GELU; at last nothing
     assert again[0] < again[-1]
+
+
+class Dropped(nn.Module):
+    """Dropout between two linear layers: random numbers, which Inductor's passes replace before the partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 64) → (rows, 64)."""
+        result: Tensor = self.second(nn.functional.dropout(nn.functional.gelu(self.first(x)), 0.1))
+        return result
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.5])
+def test_what_a_budget_would_save_is_what_a_compile_under_it_saves(budget: float, tmp_path: Path) -> None:
+    model, x = Dropped(), torch.randn(32, 64)
+    tried = {one.budget: one.saved_bytes for one in budget_records(model, (x,), ["0/0.joint"])}
+    torch._dynamo.reset()
+    with (
+        torch._functorch.config.patch(activation_memory_budget=budget),
+        record("memory", store=tmp_path, strict=True, import_on_exit=False) as recording,
+    ):
+        torch.compile(model)(x).sum().backward()
+        (plan,) = (plan for graph_id, plan in recording._ledger.plans.items() if graph_id.endswith("forward"))
+    assert sum(made.bytes or 0 for made in plan.buffers.values() if made.category == "saved") == tried[budget]

@@ -15,6 +15,17 @@ from fusionscope.storage.queries.recompute import Recompute, recomputable
 from fusionscope.storage.queries.runs import RunSummary
 
 MOST = 200  # rows of a table
+SAVED_WIDTHS = {
+    "frees": {"width": 76},
+    "values": {"width": 60},
+    "source": {"width": 150},
+    "line": {"width": 230},
+    "would run again": {"width": 250},
+    "flops": {"width": 70},
+    "moves": {"width": 76},
+    "at least": {"width": 76},
+    "kept because": {"width": 190},
+}
 UNTRIED = "budgets are tried where a training step is compared with eager, on joint graphs of 2,000 nodes at most"
 
 
@@ -102,7 +113,7 @@ def _budgets(run_id: str, graph_id: str) -> None:
     formats = {"budget": style.number, "saved for the backward": style.size, "their flops": operations}
     table(rows, formats, key="budgets")
     style.note(
-        "The partitioner run on the traced joint graph, before Inductor's own passes on it, with "
+        "The partitioner run on the joint graph as Inductor hands it over, with "
         "torch._functorch.config.activation_memory_budget set; nothing was compiled. Bytes are of forward values, "
         "inputs left out.",
         "budgets",
@@ -131,7 +142,7 @@ def _recompute(run_id: str, graph_id: str) -> None:
         for one in lines[:MOST]
     ]
     formats = {"frees": style.size, "flops": operations, "moves": style.size, "at least": style.duration}
-    table(rows, formats, key="saved", height=320 if len(rows) > 10 else None)
+    table(rows, formats, key="saved", config=SAVED_WIDTHS, height=320 if len(rows) > 10 else None)
     again = sum(value.recomputed for value in data.ask(live_set.saved_values, run_id, graph_id))
     style.note(
         f"{style.size(sum(one.bytes for one in lines))} in all, by the source line that makes them; what frees most "
