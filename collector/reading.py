@@ -283,8 +283,8 @@ def _strides(value: Any) -> tuple[str, ...] | None:
 
 
 def _operator(overload: Any) -> str | None:
-    """aten::addmm, as the dispatcher and the profiler name an operator."""
-    return None if overload is None else str(overload._schema.name)
+    """aten::addmm, as the dispatcher and the profiler name an operator; one of higher order has no overloads."""
+    return None if overload is None else str(overload.name()).partition(".")[0]
 
 
 def _sequence(number: int | None) -> int | None:
