@@ -43,6 +43,7 @@ METRICS = {
     "kernels": Metric("Kernels per call", "count", pictured=True),
     "peak_bytes": Metric("Peak memory above entry", "bytes", pictured=True),
     "peak_rss_bytes": Metric("Peak resident memory of the process", "bytes", pictured=True),
+    "bytes_moved": Metric("Bytes moved by a call", "bytes"),
     "base_bytes": Metric("Alive before the call", "bytes"),
     "reserved_bytes": Metric("Reserved by the allocator", "bytes"),
     "graph_pool_bytes": Metric("Reserved for CUDA graphs", "bytes"),

@@ -42,8 +42,8 @@ called AS (
     GROUP BY group_id
 ),
 timed AS (
-    SELECT kernel_id, min(median_us) AS time_us FROM kernel_timings
-    WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL GROUP BY kernel_id
+    SELECT kernel_id, min(median_us) AS time_us FROM kernel_timings JOIN kernels USING (run_id, kernel_id)
+    WHERE run_id = $1 AND variant = 'compiled' AND (backend = 'extern' OR op IS NULL) GROUP BY kernel_id
 ),
 fullest AS (
     SELECT kernel_id, registers, spill_bytes, occupancy FROM kernel_configs WHERE run_id = $1
