@@ -21,6 +21,7 @@ from fusionscope.collector.measure.ops import op_costs
 from fusionscope.collector.measure.step import Model, Step, device_of, gradient_leaves, loss_of, state_kept
 from fusionscope.collector.measure.timeline import SPANS, spans_of
 from fusionscope.collector.measure.variants import Make, Variant, Variants, maker
+from fusionscope.storage.conclusion_records import UNSTEADY
 from fusionscope.storage.records import (
     Graph,
     GraphEdge,
@@ -36,7 +37,7 @@ __all__ = ["Comparison", "Record", "compare", "maker"]
 
 Record = MemoryRecord | KernelTiming | OpCost | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
-    "latency_us": "latency is not recorded: every sample had a compilation inside",
+    "latency_us": UNSTEADY,
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
 }
 MISSING_ON_CUDA = {"device_us": "time on the device is not recorded: the profiler saw no kernel"}

@@ -1,4 +1,4 @@
-"""How many bytes one eager step moves: what each operator reads and writes, by the shapes and dtypes that it is given."""
+"""How many bytes one eager step moves: what each operator reads and writes, by shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from fusionscope.collector.measure.step import Step
 from fusionscope.storage.records import Measurement
 
 _METHOD = (
-    "sum over the operators of one step that run a kernel: each tensor that one is given or returns counts once, by shape "
-    "and dtype; not counted: what a kernel reads again or keeps aside, what a cache saves"
+    "sum over the operators of one step that run a kernel: each tensor that one is given or returns counts once, by "
+    "shape and dtype; not counted: what a kernel reads again or keeps aside, what a cache saves"
 )
-_OVERWRITES = frozenset(f"aten::{name}_" for name in ("copy", "fill", "zero", "normal", "uniform", "random", "bernoulli"))
+_OVERWRITES = frozenset(
+    f"aten::{name}_" for name in ("copy", "fill", "zero", "normal", "uniform", "random", "bernoulli")
+)
 _GATHERS = frozenset(f"aten::{name}" for name in ("embedding", "index", "index_select", "gather"))
 
 

@@ -38,7 +38,9 @@ weighed AS (
         ELSE least(bytes_read, reads) + least(bytes_written, writes) END AS bytes
     FROM call LEFT JOIN accessed USING (graph_id, position, kernel_id) LEFT JOIN kernel USING (kernel_id)
 ),
-graph AS (SELECT graph_id, CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes FROM weighed GROUP BY graph_id),
+graph AS (
+    SELECT graph_id, CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes FROM weighed GROUP BY graph_id
+),
 written AS (SELECT graph_id, kernel_id, count(*) AS calls FROM call GROUP BY ALL),
 timed AS (SELECT variant, kernel_id, op, calls FROM kernel_timings WHERE run_id = $1 AND variant <> 'eager'),
 ran AS (
@@ -46,7 +48,8 @@ ran AS (
     FROM timed JOIN kernel USING (kernel_id) JOIN written USING (kernel_id)
     WHERE backend = 'extern' OR op IS NULL GROUP BY ALL
 )
-SELECT variant, 'bytes_moved' AS metric, sum(turns * bytes)::DOUBLE AS median, 1 AS samples, 'bytes' AS unit, $2 AS method
+SELECT variant, 'bytes_moved' AS metric, sum(turns * bytes)::DOUBLE AS median, 1 AS samples, 'bytes' AS unit,
+    $2 AS method
 FROM ran LEFT JOIN graph USING (graph_id)
 GROUP BY variant
 HAVING count(bytes) = count(*)
