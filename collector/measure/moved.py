@@ -38,11 +38,11 @@ def moved_record(variant: str, step: Step, device: torch.device) -> Measurement 
     )
 
 
-class _Counting(TorchDispatchMode):
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up what each operator moves as it is dispatched, below autograd, the backward's too."""
 
     def __init__(self, operators: set[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._operators = operators
         self.bytes = 0
 
