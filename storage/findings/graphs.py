@@ -211,8 +211,8 @@ RULES = (
         "memory_grown",
         "Compiling made the peak higher",
         "memory",
-        "Fuse less: options={'max_fusion_size': 8}, or torch.compiler.disable around what the Memory page names.",
+        "Fuse less: options={'max_fusion_size': 2}, or torch.compiler.disable around what the Memory page names.",
         memory_grown,
-        trial=("--option", "max_fusion_size=8"),
+        trial=("--option", "max_fusion_size=2"),
     ),
 )
