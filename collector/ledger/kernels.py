@@ -79,7 +79,7 @@ def _traffic(facts: GraphFacts, plan: Plan, line: LineSeen, nodes: tuple[str, ..
     written = {buffer for node in known for buffer in facts.nodes[node].buffers}
     written |= {line.buffer} if line.buffer else set()
     written |= {buffer.buffer for buffer in facts.allocated_by(line)}
-    read = set(line.args) - written | _taken_over(plan, written)
+    read = (set(line.args) | _taken_over(plan, written)) - written
     accesses = [facts.accesses[node] for node in known if node in facts.accesses]
     flops = [count for node in known if (count := facts.nodes[node].flops)]
     whole_read, whole_written = _sizes(plan, read), _sizes(plan, written)

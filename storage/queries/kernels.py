@@ -193,8 +193,8 @@ driven AS (
 kernel AS (
     SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(c.calls, 0) AS calls, coalesce(groups, 0) AS groups,
         coalesce(ops, 0) AS ops, coalesce(kind, if(k.backend = 'extern', 'extern', NULL)) AS kind,
-        coalesce(mean_read, bytes_read) AS bytes_read, coalesce(mean_written, bytes_written) AS bytes_written,
-        moved, coalesce(c.flops, k.flops) AS flops, flop_dtypes,
+        coalesce(mean_read, k.bytes_read) AS bytes_read, coalesce(mean_written, k.bytes_written) AS bytes_written,
+        moved, coalesce(c.flops, if(k.backend <> 'extern' OR c.calls = 1, k.flops, NULL)) AS flops, flop_dtypes,
         CASE WHEN k.backend = 'extern' AND c.calls > 0 THEN total_us / (c.calls * coalesce(times, 1))
             ELSE median_us END AS call_us,
         total_us, method,
