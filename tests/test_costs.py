@@ -60,9 +60,11 @@ def test_the_rows_cover_what_was_timed_and_add_up_to_it(
     assert covered["compiled"].total_us == pytest.approx(sum(row.compiled_us for row in rows))
     timed = library.ask(compare.timings, recording.run_id, "compiled")
     assert covered["compiled"].total_us == pytest.approx(sum(timing.total_us for timing in timed))
-    measured = {(m.metric, m.variant) for m in library.ask(compare.measurements, recording.run_id)}
-    assert {("bytes_moved", "eager"), ("bytes_moved", "compiled")} <= measured
-    assert {("profiled_us", "eager"), ("latency_us", "compiled"), ("profiled_us", "compiled")} <= measured
+    measured = {(m.variant, m.metric): m.median for m in library.ask(compare.measurements, recording.run_id)}
+    assert {(v, m) for v in covered for m in ("bytes_moved", "latency_us", "profiled_us")} <= measured.keys()
+    if name == "mlp_parameters":  # one value less passes through memory; of softmax each row's largest and sum do
+        spared = 2 * 1024 * 512 * 4 - 2 * 1024 * 4
+        assert measured["eager", "bytes_moved"] - measured["compiled", "bytes_moved"] == spared
     assert set(variants) <= comparison.latency_us.keys()
     if trains:
         both = {row.direction for row in rows if row.eager_us and row.compiled_us}
