@@ -38,7 +38,7 @@ def found_in(store: Path, run_id: str) -> dict[str, r.Finding]:
 
 def driven(store: Path, drive: Callable[[], object]) -> dict[str, r.Finding]:
     """What is concluded of what `drive` compiles."""
-    return found_in(store, recorded(store, drive)._run_id)
+    return found_in(store, recorded(store, drive).run_id)
 
 
 def measured(store: Path, model: Any, *inputs: Any) -> dict[str, r.Finding]:
