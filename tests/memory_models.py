@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
-def chunked(x: Tensor, w: Tensor, mask: Tensor) -> list[Tensor]:
+def chunked(x: Tensor, w: Tensor, mask: Tensor, chunks: int = 4) -> list[Tensor]:
     """Works chunk by chunk; compiled, one kernel multiplies all chunks by the mask (pytorch#122512)."""
     tops = []
-    for part in x.chunk(4):
+    for part in x.chunk(chunks):
         scores = part @ w
         masked = scores * mask
         tops.append((masked @ w.t()).relu())
