@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from torch._C._profiler import _EventType
 
-from fusionscope.collector.measure.kernels import STEPS, Launch, above, operators_with_kernel
+from fusionscope.collector.measure.kernels import STEPS, Launch, above, operators_with_kernel, per_step
 from fusionscope.collector.measure.modules import MODULE
 from fusionscope.collector.measure.profile import Profile, descend
 from fusionscope.storage.conclusion_records import UNATTRIBUTED
@@ -20,7 +21,7 @@ _BACKWARD = (
 
 
 def op_costs(profile: Profile, launches: list[Launch], device: str) -> Iterator[OpCost]:
-    """Eager's kernels by module, operator and direction: means over the profiled steps, which add up to the whole.
+    """Eager's kernels by module, operator and direction: medians over the profiled steps, as compiled kernels have.
 
     `device` is the type of the model's device.
     """
@@ -36,7 +37,7 @@ def op_costs(profile: Profile, launches: list[Launch], device: str) -> Iterator[
             op=op,
             direction=direction,
             variant="eager",
-            eager_us=sum(run.us for run in runs) / STEPS,
+            eager_us=median(per_step(runs).values()),
             eager_kernels=len(runs) / STEPS,
         )
 
