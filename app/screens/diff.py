@@ -15,7 +15,8 @@ from fusionscope.storage import report
 from fusionscope.storage.queries import compile, graphs
 from fusionscope.storage.queries import diff as queries
 from fusionscope.storage.queries.changes import AREAS, Change
-from fusionscope.storage.queries.diff import Delta, Diff
+from fusionscope.storage.queries.deltas import Delta
+from fusionscope.storage.queries.diff import Diff
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.reasons import REASONS
 

@@ -173,6 +173,7 @@ RULES = (
         'Compile with mode="reduce-overhead" (CUDA graphs), or give each call more work.',
         launch_bound,
         trial=("--mode", "reduce-overhead"),
+        timed=True,
     ),
     Rule(
         "scalar_loops",
@@ -180,6 +181,7 @@ RULES = (
         "kernels",
         "Look for what the C++ backend cannot vectorise (index arithmetic, int64, float64, a gather); keep it apart.",
         scalar_loops,
+        timed=True,
     ),
     Rule(
         "library_bound",
@@ -188,6 +190,7 @@ RULES = (
         'Try mode="max-autotune", a smaller dtype, or fewer operations.',
         library_bound,
         trial=("--mode", "max-autotune"),
+        timed=True,
     ),
     Rule(
         "small_work",
@@ -195,6 +198,7 @@ RULES = (
         "comparison",
         "Compile a larger part of the program, or give each call more work.",
         small_work,
+        timed=True,
     ),
     Rule(
         "autotune_hair",
@@ -202,5 +206,6 @@ RULES = (
         "kernels",
         "torch._inductor.config.benchmark_epilogue_fusion measures a template with its epilogue: check that it is on.",
         autotune_hair,
+        timed=True,
     ),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +12,7 @@ class Change:
     """Something that is not the same in both runs."""
 
     area: str  # groups, kernels, memory, breaks, recompiles, refusals, findings, options
-    status: str  # new, gone, split, merged, regrouped, changed, fixed
+    status: str  # new, gone, split, merged, regrouped, changed, fixed (a finding), moved (a peak)
     what: str  # the operators, the guard, the rule, …
     where: str | None = None  # model.py:42
     before: str | None = None  # in words; None: not there
@@ -18,6 +20,19 @@ class Change:
     weight: float = 0.0  # bytes or microseconds: the larger comes first
     objects_before: tuple[str, ...] = ()  # ids in their run, for a link
     objects_after: tuple[str, ...] = ()
+    graph: str | None = None  # of the work, in the later run where it has it
+    differs: tuple[str, ...] = ()  # what of a kernel: kernels, groups, bytes, registers, spills, occupancy, time
+
+
+def told_apart(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes, with their graph where several read the same: a function that was compiled again has several."""
+    named = Counter((change.area, change.status, change.what, change.where) for change in changes)
+    return tuple(
+        replace(change, what=f"{change.what}, graph {change.graph}")
+        if change.graph and named[change.area, change.status, change.what, change.where] > 1
+        else change
+        for change in changes
+    )
 
 
 AREAS = {
