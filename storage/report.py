@@ -14,12 +14,12 @@ from fusionscope.storage.queries.deltas import BEYOND, INSIDE, SHARED, Delta
 from fusionscope.storage.queries.diff import Diff
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.reasons import REASONS
-from fusionscope.storage.text import bytes_, count, microseconds, or_dash, table
+from fusionscope.storage.text import bytes_, count, microseconds, or_dash, ratio, table
 
 MOST_ROWS = 40  # of a section
 NOISE = (
-    "Medians, and the 10–90 % interval of the samples; of A over its repeats as well. A change inside these is none, "
-    "nor is one that eager and compiled code, sampled in turn, have in common: then the machine or torch changed."
+    "Times are medians with the 10–90 % interval of their samples, the baseline's over its repeats as well. A change "
+    "is one where the intervals stand apart, and by more than eager and compiled code, sampled in turn, moved together."
 )
 SHOWN = ("kernels", "peak_bytes", "latency_us", "device_us", "host_us", "first_call_s")
 
@@ -84,12 +84,20 @@ def what_of(change: Change) -> str:
 
 def _figure(delta: Delta) -> tuple[object, ...]:
     form = form_of(delta.unit)
-    share = "the same" if delta.after == delta.before else "" if delta.share is None else f"{delta.share:+.1%}"
     before, after = (
         f"{form(value)}{interval(delta.unit, bounds)}"
         for value, bounds in ((delta.before, delta.before_range), (delta.after, delta.after_range))
     )
-    return delta.metric, delta.variant, before, after, share, noise(delta)
+    return delta.metric, delta.variant, before, after, change_of(delta), noise(delta)
+
+
+def change_of(delta: Delta) -> str:
+    """`+3.2%`; from twice as much on `2.4×`."""
+    if delta.after == delta.before:
+        return "the same"
+    if delta.share is None:
+        return ""
+    return f"{ratio(delta.share + 1)}" if delta.share >= 1 else f"{delta.share:+.1%}"
 
 
 def interval(unit: str, bounds: tuple[float, float] | None) -> str:
@@ -101,7 +109,7 @@ def interval(unit: str, bounds: tuple[float, float] | None) -> str:
 def noise(delta: Delta) -> str:
     """Whether a change is one, in words."""
     words = {INSIDE: "inside the noise", SHARED: f"{delta.control} moved alike", BEYOND: "beyond the noise"}
-    again = f", {count(delta.repeats)} repeats of A" if delta.repeats else ""
+    again = f", {count(delta.repeats)} repeats of the baseline" if delta.repeats else ""
     return "" if delta.noise is None else f"{words[delta.noise]}{again}"
 
 

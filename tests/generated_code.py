@@ -43,9 +43,8 @@ def read(code: str) -> Wrapper:
     given, freed = _given(tree), 0
     for statement in _statements(call.body):
         wrapper.calls += _kernels_called(statement, wrapper.sources)
-        if isinstance(statement, ast.Delete):
-            freed += sum(given.get(ast.unparse(target), 0) for target in statement.targets)
         _carry_out(statement, alive, known | given, sizes)
+        freed += sum(given.pop(name, 0) for name in _let_go(statement))
         wrapper.live.append(dict(alive))
         wrapper.freed.append(freed)
     return wrapper
@@ -53,10 +52,11 @@ def read(code: str) -> Wrapper:
 
 def _sources(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-            if ast.unparse(node.value.func).startswith("async_compile."):
-                texts = [a.value for a in node.value.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-                yield node.targets[0].id, max(texts, key=len)
+        value = getattr(node, "value", None)
+        if isinstance(value, ast.Call) and ast.unparse(value.func).startswith("async_compile."):
+            texts = [a.value for a in value.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            if isinstance(node, ast.Assign) and texts:
+                yield ast.unparse(node.targets[0]), max(texts, key=len)
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -75,6 +75,20 @@ def _kernels_called(statement: ast.stmt, generated: dict[str, str]) -> list[str]
     return [name] if name in generated or name.startswith(("extern_kernels.", "torch.ops.aten.")) else []
 
 
+def _let_go(statement: ast.stmt) -> list[str]:
+    """Names that a statement deletes, or whose memory another name takes over."""
+    if isinstance(statement, ast.Delete):
+        return list(map(ast.unparse, statement.targets))
+    return [source] if isinstance(statement, ast.Assign) and (source := _renamed(statement.value)) else []
+
+
+def _renamed(value: ast.expr) -> str | None:
+    """The buffer of `buf0` or `reinterpret_tensor(buf0, …)`."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "reinterpret_tensor":
+        value = value.args[0]
+    return value.id if isinstance(value, ast.Name) else None
+
+
 def _carry_out(statement: ast.stmt, alive: dict[str, int], known: dict[str, int], sizes: dict[str, int]) -> None:
     """Allocate, rename or free, as the statement does; what the call found is no allocation."""
     if isinstance(statement, ast.Delete):
@@ -82,19 +96,13 @@ def _carry_out(statement: ast.stmt, alive: dict[str, int], known: dict[str, int]
             alive.pop(ast.unparse(target), None)
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         name, value = statement.targets[0].id, statement.value
-        source = value.args[0] if isinstance(value, ast.Call) and value.args else value
+        source = _renamed(value) or ""
         if isinstance(value, ast.Call) and ast.unparse(value.func).startswith("empty_strided_"):
             alive[name] = _bytes(value.args, sizes)
-        elif ast.unparse(source) in alive and not _is_kernel(value):
-            alive[name] = alive.pop(ast.unparse(source))  # `buf1 = buf0; del buf0  # reuse`
-        elif ast.unparse(source) in known and not _is_kernel(value):
-            alive[name] = known[ast.unparse(source)]  # takes over an argument
-        elif name in known:
-            alive[name] = known[name]
-
-
-def _is_kernel(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and ast.unparse(value.func).startswith(("extern_kernels.", "torch.ops."))
+        elif source in alive:
+            alive[name] = alive.pop(source)  # `buf1 = buf0; del buf0  # reuse`
+        elif source in known or (name.startswith("buf") and name in known):
+            alive[name] = known[source if source in known else name]  # takes over an argument, or holds a result
 
 
 def _given(tree: ast.Module) -> dict[str, int]:
@@ -141,6 +149,4 @@ def _bytes(arguments: list[ast.expr], sizes: dict[str, int]) -> int:
 
 def texts_of(wrapper: Wrapper, kernels: set[str]) -> Counter[str]:
     """The calls of these kernels by what they run: the text of a generated one, the name of a library's."""
-    return Counter(
-        wrapper.sources.get(name, name).replace(name, "kernel") for name in wrapper.calls if name in kernels
-    )
+    return Counter(wrapper.sources.get(name, name).replace(name, "kernel") for name in wrapper.calls if name in kernels)

@@ -15,7 +15,7 @@ from fusionscope.storage import report
 from fusionscope.storage.queries import compile, graphs
 from fusionscope.storage.queries import diff as queries
 from fusionscope.storage.queries.changes import AREAS, Change
-from fusionscope.storage.queries.deltas import Delta
+from fusionscope.storage.queries.deltas import INSIDE, SHARED, Delta
 from fusionscope.storage.queries.diff import Diff
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.reasons import REASONS
@@ -23,6 +23,8 @@ from fusionscope.storage.reasons import REASONS
 SCREENS = {"groups": "fusion", "kernels": "kernels", "memory": "memory", "breaks": "compile", "recompiles": "compile"}
 SCREENS |= {"refusals": "fusion", "findings": "overview"}
 WIDTHS = {"": 80, "what": 290, "source": 170, "baseline": 290, "this run": 290}
+WIDER = {"refusals": {"what": 640, "baseline": 90, "this run": 90}, "memory": {"what": 270}}
+WIDER |= {"kernels": {"what": 250, "source": 130, "baseline": 340, "this run": 340}}
 MOST_LINES = 400  # of a graph's difference
 
 
@@ -63,7 +65,10 @@ def title(other: RunSummary) -> str:
 def answer(found: Diff) -> str:
     """The sentence: the figures that count, then what differs."""
     clauses = [clause for name in ("latency_us", "peak_bytes") if (clause := _moved(found.delta(name)))]
-    counts = {area: sum(change.area == area for change in found.changes) for area in AREAS}
+    things = [
+        change for change in found.changes if change.area != "memory" or change.objects_before or change.objects_after
+    ]
+    counts = {area: sum(change.area == area for change in things) for area in AREAS}
     nouns = {
         "groups": ("piece of work is fused otherwise", "pieces of work are fused otherwise"),
         "kernels": ("kernel differs", "kernels differ"),
@@ -84,11 +89,26 @@ def _moved(delta: Delta | None) -> str:
     if delta is None:
         return ""
     metric = metric_of(delta.metric, delta.unit)
+    title = metric.title[0].lower() + metric.title[1:]
     if delta.before == delta.after:
-        return f"{metric.title.lower()} is the same"
-    noise = f", {report.noise(delta)}" if delta.within_noise is not None else ""
-    change = style.change(delta.before, delta.after)
-    return f"{metric.title.lower()} {arrow(delta.before, delta.after, metric.form)} ({change}{noise})"
+        return f"{title} is the same"
+    values = arrow(delta.before, delta.after, metric.form)
+    if delta.noise == INSIDE:
+        return f"{title} did not change beyond the noise ({values})"
+    if delta.noise == SHARED:
+        return (
+            f"{title} changed as that of {delta.control} code did ({values}): the machine or torch, not the decisions"
+        )
+    return f"{title} {values} ({report.change_of(delta)}{', beyond the noise' if delta.noise else ''})"
+
+
+def unlike(found: Diff) -> str:
+    """What makes the runs incomparable, by what it takes from the comparison."""
+    by_effect: dict[str, list[str]] = {}
+    for i in found.incomparable:
+        by_effect.setdefault(i.spoils, []).append(f"{i.what} {i.before} → {i.after}")
+    clauses = (f"{', '.join(whats)} (spoils {effect})" for effect, whats in by_effect.items())
+    return f"Not alike: {'; '.join(clauses)}."
 
 
 def figures(found: Diff) -> None:
@@ -135,12 +155,13 @@ def measured(found: Diff) -> None:
             "10–90 %": _interval(d, d.before_range),
             "this run": metric_of(d.metric, d.unit).form(d.after),
             "10–90 % ": _interval(d, d.after_range),
-            "change": style.change(d.before, d.after) if d.before != d.after else "the same",
+            "change": report.change_of(d),
             "noise": report.noise(d),
         }
         for d in found.deltas
     ]
-    table(rows, key="deltas", config=style.right(list(rows[0])[1:7]))
+    config = style.right(list(rows[0])[1:7]) | {"quantity": {"width": 210}, "noise": {"width": 210}}
+    table(rows, key="deltas", config=config)
 
 
 def _interval(delta: Delta, bounds: tuple[float, float] | None) -> str:
@@ -161,7 +182,7 @@ def area(name: str, changes: list[Change], found: Diff) -> None:
     table(
         [{key: value for key, value in row.items() if key not in hidden} for row in rows],
         key=f"changes-{name}",
-        config={title: {"width": width} for title, width in WIDTHS.items()},
+        config={title: {"width": width} for title, width in (WIDTHS | WIDER.get(name, {})).items()},
     )
 
 
@@ -175,15 +196,17 @@ def _statuses(changes: list[Change]) -> str:
 
 def line(change: Change) -> dict[str, str]:
     """A difference as a line; empty cells stand for what is not there."""
-    what = REASONS[change.what].sentence if change.area == "refusals" and change.what in REASONS else change.what
+    refused = change.area == "refusals" and change.what in REASONS
+    what = REASONS[change.what].sentence if refused else report.what_of(change)
     code = change.what if change.area == "refusals" else ""
+    absent = {"options": "not given", "refusals": "none"}.get(change.area, "not there")
     return {
         "": change.status,
         "class": code,
         "what": what,
         "source": change.where or "",
-        "baseline": change.before or "not there",
-        "this run": change.after or "not there",
+        "baseline": change.before or absent,
+        "this run": change.after or absent,
     }
 
 
@@ -224,8 +247,7 @@ if other is None:
 found = data.ask(queries.diff, other.run_id, run.run_id)
 style.sentence(answer(found))
 if found.incomparable:
-    spoilt = "; ".join(f"{i.what} {i.before} → {i.after} (spoils {i.spoils})" for i in found.incomparable)
-    style.notice(f"Not alike: {spoilt}.", "incomparable")
+    style.notice(unlike(found), "incomparable")
 figures(found)
 save(found)
 for name in AREAS:
@@ -239,8 +261,8 @@ if differing := dict(graph_diffs(other.run_id, run.run_id)):
     st.code(differing[chosen], language="diff", height=320)
 style.note(
     "Work is matched by operators and source lines, not by kernel names; buffers are those alive at the peak of each "
-    "plan. A change of latency is one where the 10–90 % intervals of both runs stand apart; a kernel's time counts as "
-    "changed where it moved by more than the width of that interval.",
+    f"plan. {report.NOISE} A kernel's time, and a finding that rests on times, counts as changed only where that of "
+    "the whole call did; a kernel's by more than the width of its interval.",
     "how",
 )
 show_notes(run.run_id)

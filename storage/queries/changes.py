@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fusionscope.storage.text import shortened
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -25,14 +27,28 @@ class Change:
 
 
 def told_apart(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes, with their graph where several read the same: a function that was compiled again has several."""
-    named = Counter((change.area, change.status, change.what, change.where) for change in changes)
+    """The changes; where several read the same, each with its graph, or with its own id where that is the same too.
+
+    A function that was compiled again has several graphs, an operator with several results several buffers.
+    """
+    alike = Counter(map(_reading, changes))
+    graphs: Counter[tuple[object, ...]] = Counter((_reading(change), change.graph) for change in changes)
     return tuple(
-        replace(change, what=f"{change.what}, graph {change.graph}")
-        if change.graph and named[change.area, change.status, change.what, change.where] > 1
+        replace(change, what=f"{change.what}, {_which(change, graphs)}")
+        if change.graph and alike[_reading(change)] > 1
         else change
         for change in changes
     )
+
+
+def _reading(change: Change) -> tuple[str | None, ...]:
+    return change.area, change.status, change.what, change.where
+
+
+def _which(change: Change, graphs: Counter[tuple[object, ...]]) -> str:
+    ids = change.objects_after or change.objects_before
+    alone = graphs[_reading(change), change.graph] == 1 or len(ids) != 1
+    return f"graph {change.graph}" if alone else shortened(ids[0])
 
 
 AREAS = {

@@ -74,10 +74,10 @@ def _summary(con: DuckDBPyConnection, run_id: str) -> RunSummary:
     return found
 
 
-TIMES, MEASURED, ALL = "times", "times and memory", "everything"
+TIMES, MEASURED, ALL = "times", "measured times and memory", "everything"
 
 _CIRCUMSTANCES: dict[str, tuple[Callable[[Run], object], str]] = {
-    "GPU or processor": (lambda run: run.device_name or run.device_kind, MEASURED),
+    "GPU or processor": (lambda run: run.device_name or run.device_kind, f"{MEASURED}, if there are any"),
     "kind of device": (lambda run: run.device_kind, ALL),
     "model": (lambda run: _file(run) or run.name, ALL),
     "torch": (lambda run: run.torch_version, "nothing, if the upgrade is the question"),
@@ -131,10 +131,14 @@ def _asked(run: Run) -> dict[str, str]:
     except ValueError:
         given = {}
     given = given if isinstance(given, dict) else {}
+    given = {name: value for name, value in given.items() if name not in _CIRCUMSTANCE}
     options = {f"option {key}": value for key, value in _pairs(given.pop("options", None))}
     commit = run.git_commit and run.git_commit[:12] + (" with changes" if run.git_dirty else "")
     facts = {**given, **options, "commit": commit, "file": _file(run)}
     return {name: str(value) for name, value in facts.items() if value is not None}
+
+
+_CIRCUMSTANCE = ("gpu", "device", "mode", "dynamic")  # told above: what makes the runs incomparable
 
 
 def _pairs(options: object) -> list[tuple[str, object]]:

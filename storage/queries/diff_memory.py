@@ -12,7 +12,7 @@ from fusionscope.storage.queries.anchors import objects
 from fusionscope.storage.queries.changes import Change
 from fusionscope.storage.queries.diff_work import named, together
 from fusionscope.storage.queries.identity import Op, Pairing, match, ops_of_buffers, values_of_buffers
-from fusionscope.storage.text import bytes_
+from fusionscope.storage.text import bytes_, nearly
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,18 @@ def _peaks(old: _Side, new: _Side, same: Iterable[Pairing]) -> Iterator[Change]:
                 "memory",
                 "moved" if elsewhere else "changed",
                 f"peak of {a.function or 'the graph'}" + (f" ({a.direction})" if a.direction == "backward" else ""),
-                before=_peak_words(a, old),
-                after=_peak_words(b, new),
+                before=_peak_words(a, old, exact=nearly(a.bytes, b.bytes)),
+                after=_peak_words(b, new, exact=nearly(a.bytes, b.bytes)),
                 weight=float(abs(b.bytes - a.bytes)),
                 graph=b.graph_id,
             )
 
 
-def _peak_words(peak: _Peak, side: _Side) -> str:
+def _peak_words(peak: _Peak, side: _Side, *, exact: bool) -> str:
     """`4.01 MiB, when sum at model.py:28 is allocated`."""
     what, where = named(side.value(side.at(peak)))
-    return f"{bytes_(peak.bytes)}, when {what}{f' at {where}' if where else ''} is allocated"
+    size = f"{peak.bytes:,} B" if exact else bytes_(peak.bytes)
+    return f"{size}, when {what}{f' at {where}' if where else ''} is allocated"
 
 
 def _live_sets(old: _Side, new: _Side, same: Iterable[Pairing]) -> Iterator[Change]:

@@ -59,9 +59,7 @@ def _refused(old: dict[str, int], new: dict[str, int]) -> list[Change]:
     return sorted(found, key=lambda change: (-change.weight, change.what))
 
 
-def _concluded(
-    con: DuckDBPyConnection, before: str, after: str, uncertain: Collection[str]
-) -> Iterator[Change]:
+def _concluded(con: DuckDBPyConnection, before: str, after: str, uncertain: Collection[str]) -> Iterator[Change]:
     """Findings that failed in one run only; one that failed in both with other numbers is no change."""
     old, new = ({f.code: f for f in records_of(con, Finding, run)} for run in (before, after))
     for code in dict.fromkeys((*new, *old)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
+from itertools import takewhile
 from typing import TypeVar
 
 from duckdb import DuckDBPyConnection
@@ -17,7 +17,7 @@ from fusionscope.storage.queries.kernel_match import Match, kernel_matches
 from fusionscope.storage.queries.kernels import KernelRow
 from fusionscope.storage.queries.kernels import kernels as kernels_of
 from fusionscope.storage.queries.rooflines import Judged
-from fusionscope.storage.text import bytes_, microseconds, shortened
+from fusionscope.storage.text import bytes_, microseconds, nearly, shortened
 
 N = TypeVar("N", int, float)
 
@@ -130,7 +130,7 @@ class _Calls:
     def _moved(self, call: _Call) -> int | None:
         """A library kernel is one kernel whatever its shapes, so what is known of its first call says nothing here."""
         kernel = self._kernels.get(call.kernel_id)
-        return call.node_bytes if call.backend == "extern" else kernel and kernel.moved
+        return call.node_bytes if call.backend == "extern" or kernel is None else kernel.moved
 
 
 def _kernels(con: DuckDBPyConnection, before: str, after: str, noise_us: float | None) -> Iterator[Change]:
@@ -169,12 +169,11 @@ class _Form:
     """What is said of kernels."""
 
     time: bool  # not where all times are inside the noise
-    exact: bool  # bytes in full: rounded they read alike on both sides
+    exact: bool  # bytes in full: rounded they would read alike on both sides
 
 
 def _read_alike(found: Match) -> bool:
-    sizes = [_sum(_of_all_calls(kernel.row) for kernel in side) for side in (found.a, found.b)]
-    return sizes[0] != sizes[1] and bytes_(sizes[0]) == bytes_(sizes[1])
+    return nearly(*(_sum(_of_all_calls(kernel.row) for kernel in side) for side in (found.a, found.b)))
 
 
 def _kernel_words(kernels: Sequence[Judged], form: _Form) -> str | None:
@@ -183,12 +182,12 @@ def _kernel_words(kernels: Sequence[Judged], form: _Form) -> str | None:
         return None
     rows = [kernel.row for kernel in kernels]
     calls, groups = sum(row.calls for row in rows), sum(row.groups or 0 for row in rows)
-    parts = [_several(len(rows), "kernel") if len(rows) > 1 else shortened(rows[0].name, 28)]
-    parts += [_several(calls, "call")] if calls != len(rows) else []
-    parts += [_several(groups, "group")] if groups != len(rows) else []
+    parts = [_several(len(rows), "kernel")] if len(rows) > 1 else []
+    parts += [_several(count, noun) for noun, count in (("call", calls), ("group", groups)) if count != len(rows)]
     time, moved = _total_us(kernels) if form.time else None, _sum(map(_of_all_calls, rows))
     size = f"{moved:,} B" if form.exact and moved is not None else bytes_(moved)
-    return ", ".join(filter(None, (*parts, microseconds(time), size, *_resources(rows))))
+    name = shortened(rows[0].name, 28) if len(rows) == 1 else None
+    return ", ".join(filter(None, (*parts, microseconds(time), size, *_resources(rows), name)))
 
 
 def _of_all_calls(row: KernelRow) -> int | None:
@@ -197,12 +196,13 @@ def _of_all_calls(row: KernelRow) -> int | None:
 
 def _resources(rows: Sequence[KernelRow]) -> Iterator[str]:
     """Of the kernel that needs most; nothing where it is not recorded."""
-    registers = [row.registers for row in rows if row.registers is not None]
-    spilt = [row.spill_bytes for row in rows if row.spill_bytes is not None]
-    if registers:
-        yield f"{max(registers)} registers"
-    if spilt:
-        yield f"{bytes_(max(spilt))} spilled"
+    limit = "" if all(row.decided for row in rows) else "up to "  # several configurations, none chosen: of the fullest
+    if registers := [row.registers for row in rows if row.registers is not None]:
+        yield f"{limit}{max(registers)} registers"
+    if spilt := [row.spill_bytes for row in rows if row.spill_bytes is not None]:
+        yield f"{limit if max(spilt) else ''}{bytes_(max(spilt))} spilled"
+    if occupied := [row.occupancy for row in rows if row.occupancy is not None]:
+        yield f"occupancy {min(occupied):.0%}"
 
 
 def _total_us(kernels: Sequence[Judged]) -> float | None:
@@ -231,7 +231,8 @@ def named(ops: frozenset[Op]) -> tuple[str, str | None]:
 
 def _module(paths: Iterable[str]) -> str:
     """The innermost module that holds all of these: blocks.0 for blocks.0.mlp and blocks.0.norm."""
-    return ".".join(commonprefix([path.split(".") for path in set(paths)]))
+    levels = zip(*(path.split(".") for path in set(paths)), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels))
 
 
 def _several(count: int, noun: str) -> str:
