@@ -17,6 +17,7 @@ from fusionscope.collector.observations import (
     KernelDefined,
     KernelWritten,
     LineSeen,
+    NodeAccesses,
     RealizeAsked,
     ScheduledBuffer,
     WrapperPlanned,
@@ -48,6 +49,7 @@ class GraphFacts:
             seen[type(observation)].append(observation)
         copies = {(change.node, change.bytes) for change in _only(seen, LayoutChange) if change.is_copy}
         self.nodes: dict[str, IrNode] = {n.ir_node: _own_work(n, copies) for n in _only(seen, IrNode)}
+        self.accesses: dict[str, NodeAccesses] = {a.ir_node: a for a in _only(seen, NodeAccesses)}
         self.edges = _only(seen, IrEdge)
         self.groups = _only(seen, FusionGroup)
         self.buffers: dict[str, ScheduledBuffer] = {b.buffer: b for b in _only(seen, ScheduledBuffer)}
