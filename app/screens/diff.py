@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from difflib import unified_diff
 
@@ -24,7 +23,10 @@ from fusionscope.storage.reasons import REASONS
 SCREENS = {"groups": "fusion", "kernels": "kernels", "memory": "memory", "breaks": "compile", "recompiles": "compile"}
 SCREENS |= {"refusals": "fusion", "findings": "overview"}
 WIDTHS = {"": 80, "what": 290, "source": 170, "baseline": 290, "this run": 290}
-WIDER = {"refusals": {"what": 640, "baseline": 90, "this run": 90}, "memory": {"what": 270}}
+WIDER = {
+    "refusals": {"what": 640, "baseline": 90, "this run": 90},
+    "memory": {"what": 240, "source": 150, "baseline": 350, "this run": 350},
+}
 WIDER |= {"kernels": {"what": 230, "differs": 130, "source": 140, "baseline": 290, "this run": 290}}
 MOST_LINES = 400  # of a graph's difference
 
@@ -238,18 +240,20 @@ def graph_diffs(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(run_id: str) -> dict[str, list[str]]:
-    """The graphs that Inductor lowered, by compile and direction, line by line."""
-    return {
-        f"{graph.compile_id} {graph.direction or ''}": [
-            _PLACE.sub(r"# File: \1", text)
-            for text in (data.ask(compile.graph_code, run_id, graph.graph_id).code or "").splitlines()
-        ]
+    """The graphs that Inductor lowered, by compile and direction, line by line.
+
+    Without comments: they name folders and line numbers, and their wording is that of torch's version.
+    """
+    code = {
+        graph: data.ask(compile.graph_code, run_id, graph.graph_id).code
         for graph in data.ask(graphs.decided_graphs, run_id)
     }
-
-
-# `# File: /home/ada/model.py:42 in forward`: neither the folder nor the number of a line makes it another line.
-_PLACE = re.compile(r"# File: (?:.*[/\\])?([^/\\]*?):\d+(?= in )")
+    return {
+        f"{graph.compile_id} {graph.direction or ''}": [
+            line for line in (text or "").splitlines() if line.strip() and not line.lstrip().startswith("#")
+        ]
+        for graph, text in code.items()
+    }
 
 
 run = data.current_run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -81,12 +82,22 @@ def _peaks(old: _Side, new: _Side, same: Iterable[Pairing]) -> Iterator[Change]:
             yield Change(
                 "memory",
                 "moved" if elsewhere else "changed",
-                f"peak of {a.function or 'the graph'}" + (f" ({a.direction})" if a.direction == "backward" else ""),
+                f"peak of {_of(b)}",
                 before=_peak_words(a, old, exact=nearly(a.bytes, b.bytes)),
                 after=_peak_words(b, new, exact=nearly(a.bytes, b.bytes)),
                 weight=float(abs(b.bytes - a.bytes)),
                 graph=b.graph_id,
             )
+
+
+def _of(peak: _Peak) -> str:
+    """`forward`, `forward (backward)`, `forward from line 23` for what Dynamo named torch_dynamo_resume_in_…"""
+    resumed = _RESUMED.fullmatch(peak.function or "")
+    function = f"{resumed[1]} from line {resumed[2]}" if resumed else peak.function or "the graph"
+    return f"{function} (backward)" if peak.direction == "backward" else function
+
+
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 
 
 def _peak_words(peak: _Peak, side: _Side, *, exact: bool) -> str:

@@ -199,8 +199,8 @@ def _resources(rows: Sequence[KernelRow]) -> Iterator[str]:
     limit = "" if all(row.decided for row in rows) else "up to "  # several configurations, none chosen: of the fullest
     if registers := [row.registers for row in rows if row.registers is not None]:
         yield f"{limit}{max(registers)} registers"
-    if spilt := [row.spill_bytes for row in rows if row.spill_bytes is not None]:
-        yield f"{limit if max(spilt) else ''}{bytes_(max(spilt))} spilled"
+    if spilt := [row.spill_bytes for row in rows if row.spill_bytes]:
+        yield f"{limit}{bytes_(max(spilt))} spilled"
     if occupied := [row.occupancy for row in rows if row.occupancy is not None]:
         yield f"occupancy {min(occupied):.0%}"
 
