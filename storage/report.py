@@ -109,8 +109,10 @@ def interval(unit: str, bounds: tuple[float, float] | None) -> str:
 def noise(delta: Delta) -> str:
     """Whether a change is one, in words."""
     words = {INSIDE: "inside the noise", SHARED: f"{delta.control} moved alike", BEYOND: "beyond the noise"}
-    again = f", {count(delta.repeats)} repeats of the baseline" if delta.repeats else ""
-    return "" if delta.noise is None else f"{words[delta.noise]}{again}"
+    if delta.noise is None:
+        return ""
+    untested = ", no repeat of the baseline" if delta.noise == BEYOND else ""
+    return words[delta.noise] + (f", {delta.repeats} repeats of the baseline" if delta.repeats else untested)
 
 
 def form_of(unit: str) -> Callable[[float | None], str | None]:

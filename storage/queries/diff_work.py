@@ -41,8 +41,8 @@ def _groups(con: DuckDBPyConnection, before: str, after: str) -> Iterator[Change
             "groups",
             status,
             *named(ops[0] | ops[1]),
-            before=_in_words(pair.a, ops[0], calls[0]) + _only_here(ops[0], ops[1]) if pair.a else None,
-            after=_in_words(pair.b, ops[1], calls[1]) + _only_here(ops[1], ops[0]) if pair.b else None,
+            before=_only_here(ops[0], ops[1]) + _in_words(pair.a, ops[0], calls[0]) if pair.a else None,
+            after=_only_here(ops[1], ops[0]) + _in_words(pair.b, ops[1], calls[1]) if pair.b else None,
             weight=float(max(calls[0].moved(pair.a) or 0, calls[1].moved(pair.b) or 0)),
             objects_before=tuple(sorted(pair.a)),
             objects_after=tuple(sorted(pair.b)),
@@ -89,9 +89,9 @@ def _in_words(groups: frozenset[str], ops: frozenset[Op], calls: _Calls) -> str:
 
 
 def _only_here(ops: frozenset[Op], others: frozenset[Op]) -> str:
-    """`; only here: sqrt, reciprocal`, where the other run's groups compute something too."""
+    """`only here: sqrt, reciprocal; `, where the other run's groups compute something too."""
     names = dict.fromkeys(short_target(op.target) for op in sorted(ops - others)) if others else ()
-    return f"; only here: {', '.join(names)}" if names else ""
+    return f"only here: {', '.join(names)}; " if names else ""
 
 
 @dataclass(frozen=True, slots=True)
