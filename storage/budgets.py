@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusionscope.storage.database import StorageError
+from fusionscope.storage.queries.deltas import INSIDE, SHARED
 from fusionscope.storage.queries.diff import Diff
 from fusionscope.storage.text import bytes_, count, microseconds
 
@@ -82,8 +83,8 @@ def judge(diff: Diff, budget: Budget) -> Judgement:
         return Judgement(budget.text, False, f"cannot be told: {_named(budget)} is not recorded of {which}")
     form = _FORMS.get(budget.metric, count)
     numbers = f"{_named(budget)} {form(before)} → {form(after)}{_share(before, after)}{remark}"
-    if budget.metric == "latency" and (latency := diff.delta("latency_us")) and latency.within_noise:
-        return Judgement(budget.text, True, f"{numbers}, inside the noise: the 10–90 % intervals overlap")
+    if budget.metric == "latency" and (latency := diff.delta("latency_us")) and latency.noise in _NOISE:
+        return Judgement(budget.text, True, f"{numbers}, {_NOISE[latency.noise]}")
     if budget.allows(before, after):
         return Judgement(budget.text, True, numbers)
     return Judgement(budget.text, False, f"{numbers} is beyond the budget {budget.text}")
@@ -120,7 +121,8 @@ def _refusals(diff: Diff, of: str | None) -> Quantity:
 
 def _findings(diff: Diff, of: str | None) -> Quantity:
     """Findings that are new: one that is gone does not pay for another."""
-    new = sorted(code for code in diff.findings[1] - diff.findings[0] if of in (None, code))
+    found = [code for c in diff.changes if (c.area, c.status) == ("findings", "new") for code in c.objects_after]
+    new = sorted(code for code in found if of in (None, code))
     return 0, len(new), f" new: {', '.join(new)}" if new else ""
 
 
@@ -128,6 +130,10 @@ def _headline(name: str) -> Callable[[Diff, str | None], Quantity]:
     return lambda diff, _: (getattr(diff.before, name), getattr(diff.after, name), "")
 
 
+_NOISE = {
+    INSIDE: "inside the noise: the 10–90 % intervals overlap",
+    SHARED: "which is no change of the compiled code: eager code, sampled in turn with it, moved alike",
+}
 _QUANTITIES: dict[str, Callable[[Diff, str | None], Quantity]] = {
     "latency": _latency,
     "peak": _peak,

@@ -10,12 +10,17 @@ from xml.etree import ElementTree
 
 from fusionscope.storage.budgets import Judgement
 from fusionscope.storage.queries.changes import AREAS, Change
-from fusionscope.storage.queries.diff import Delta, Diff
+from fusionscope.storage.queries.deltas import BEYOND, INSIDE, SHARED, Delta
+from fusionscope.storage.queries.diff import Diff
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.reasons import REASONS
-from fusionscope.storage.text import bytes_, count, microseconds, or_dash, table
+from fusionscope.storage.text import bytes_, count, microseconds, or_dash, ratio, table
 
 MOST_ROWS = 40  # of a section
+NOISE = (
+    "Times are medians with the 10–90 % interval of their samples, the baseline's over its repeats as well. A change "
+    "is one where the intervals stand apart, and by more than eager and compiled code, sampled in turn, moved together."
+)
 SHOWN = ("kernels", "peak_bytes", "latency_us", "device_us", "host_us", "first_call_s")
 
 
@@ -41,7 +46,7 @@ def sections(diff: Diff, judgements: Sequence[Judgement] = ()) -> Iterator[Secti
         yield Section("Not alike", "What makes the runs hard to compare.", ("what", "A", "B", "spoils"), unlike)
     if diff.deltas:
         figures = tuple(_figure(delta) for delta in diff.deltas if delta.metric in SHOWN)
-        yield Section("Figures", "Medians; a change inside the noise is none.", _FIGURES, figures)
+        yield Section("Figures", NOISE, _FIGURES, figures)
     yield from _changes(diff.changes)
 
 
@@ -67,23 +72,47 @@ _FIGURES = ("quantity", "variant", "A", "B", "change", "noise")
 
 
 def _row(change: Change) -> tuple[object, ...]:
-    what = change.what
-    if change.area == "refusals" and what in REASONS:
-        what = f"{what}: {REASONS[what].sentence}"
-    return change.status, what, change.where, change.before, change.after
+    return change.status, what_of(change), change.where, change.before, change.after
+
+
+def what_of(change: Change) -> str:
+    """What differs, in words: of a refusal torch's reason, of a kernel also in what."""
+    if change.area == "refusals" and change.what in REASONS:
+        return f"{change.what}: {REASONS[change.what].sentence}"
+    return f"{change.what}: {', '.join(change.differs)}" if change.differs else change.what
 
 
 def _figure(delta: Delta) -> tuple[object, ...]:
     form = form_of(delta.unit)
-    share = "the same" if delta.after == delta.before else "" if delta.share is None else f"{delta.share:+.1%}"
-    return delta.metric, delta.variant, form(delta.before), form(delta.after), share, noise(delta)
+    before, after = (
+        f"{form(value)}{interval(delta.unit, bounds)}"
+        for value, bounds in ((delta.before, delta.before_range), (delta.after, delta.after_range))
+    )
+    return delta.metric, delta.variant, before, after, change_of(delta), noise(delta)
+
+
+def change_of(delta: Delta) -> str:
+    """`+3.2%`; from twice as much on `2.4×`."""
+    if delta.after == delta.before:
+        return "the same"
+    if delta.share is None:
+        return ""
+    return f"{ratio(delta.share + 1)}" if delta.share >= 1 else f"{delta.share:+.1%}"
+
+
+def interval(unit: str, bounds: tuple[float, float] | None) -> str:
+    """` (412 µs – 1.2 ms)`; nothing where there is none."""
+    form = form_of(unit)
+    return "" if bounds is None else f" ({form(bounds[0])} – {form(bounds[1])})"
 
 
 def noise(delta: Delta) -> str:
     """Whether a change is one, in words."""
-    if delta.within_noise is None:
+    words = {INSIDE: "inside the noise", SHARED: f"{delta.control} moved alike", BEYOND: "beyond the noise"}
+    if delta.noise is None:
         return ""
-    return "inside the noise" if delta.within_noise else "beyond the noise"
+    untested = ", no repeat of the baseline" if delta.noise == BEYOND else ""
+    return words[delta.noise] + (f", {delta.repeats} repeats of the baseline" if delta.repeats else untested)
 
 
 def form_of(unit: str) -> Callable[[float | None], str | None]:

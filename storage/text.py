@@ -32,6 +32,11 @@ def bytes_(value: float | None) -> str | None:
     return None if value is None else _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 
+def nearly(a: float | None, b: float | None) -> bool:
+    """Whether two quantities differ by so little that three digits hide it."""
+    return a is not None and b is not None and a != b and abs(a - b) < 0.01 * max(abs(a), abs(b))
+
+
 def microseconds(value: float | None) -> str | None:
     """A time, three significant digits."""
     return None if value is None else _scaled(value, 1000, ("µs", "ms", "s"))

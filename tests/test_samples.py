@@ -171,3 +171,12 @@ def test_the_convolutions_run_channels_last(samples: Recorded) -> None:
     code = samples.code("conv_norm_relu")
     assert "buf0 = empty_strided_cpu((8, 32, 56, 56), (100352, 1, 1792, 32)" in code
     assert code.count("= extern_kernels.convolution(") == 2
+
+
+@pytest.mark.slow
+def test_a_copy_for_a_convolution_computes_nothing_of_its_other_arguments(samples: Recorded) -> None:
+    """Inductor lists the norm and the relu before it among the origins of the second weight's copy."""
+    nodes = samples.library.ask(records_of, records.IrNode, samples.run_id("conv_norm_relu"))
+    weight = 32 * 64 * 3 * 3 * 4
+    (copy,) = [n for n in nodes if n.bytes_written == weight and n.origins[-1] == "convolution_1"]
+    assert copy.origins == ("convolution_1",)

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import pytest
 import torch
+from generated_code import read
 
 from fusionscope.collector import targets
 from fusionscope.collector.cli import main
@@ -24,10 +25,12 @@ from fusionscope.collector.targets.presence import present
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import autotune
 from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.queries.diff import diff
 from fusionscope.storage.queries.kernel_match import kernel_matches
 from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.records import (
     DeviceFact,
+    Graph,
     GraphNode,
     HookStatus,
     IrNode,
@@ -162,6 +165,17 @@ def test_two_gpus_beside_each_other_show_one_softmax_kernel_against_three(record
     assert (len(row.a), len(row.b), row.matched_by) == (1, 3, "operations")
     assert "kernels" in row.differs
     assert {(op.file, op.line) for op in row.ops if op.file} == {("rows.py", 5)}
+    found = both.ask(diff, runs[0].run_id, runs[1].run_id)
+    assert [(i.what, i.before, i.after) for i in found.incomparable] == [("GPU or processor", "A100", "H100")]
+    group, kernel = (change for change in found.changes if change.area in ("groups", "kernels"))
+    assert (group.status, kernel.status) == ("split", "split")
+    # The row is 64 MiB: read and written once, or read a second time with the maximum and the sum in hand.
+    assert (group.before or "").startswith("1 group in 1 kernel call, 4 operations, 128 MiB moved")
+    assert (group.after or "").startswith("3 groups in 3 kernel calls, 4 operations, 192 MiB moved")
+    code = [read(next(g.output_code or "" for g in run.all_of(Graph) if g.output_code)) for run in runs]
+    assert [set(wrapper.sources) for wrapper in code] == [
+        {name.rpartition("/")[2] for name in names} for names in (kernel.objects_before, kernel.objects_after)
+    ]
 
 
 def test_the_run_says_for_which_gpu_it_is_and_that_it_is_not_here(recorded: Record) -> None:

@@ -15,13 +15,19 @@ from fusionscope.storage import report
 from fusionscope.storage.queries import compile, graphs
 from fusionscope.storage.queries import diff as queries
 from fusionscope.storage.queries.changes import AREAS, Change
-from fusionscope.storage.queries.diff import Delta, Diff
+from fusionscope.storage.queries.deltas import INSIDE, SHARED, Delta
+from fusionscope.storage.queries.diff import Diff
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.reasons import REASONS
 
 SCREENS = {"groups": "fusion", "kernels": "kernels", "memory": "memory", "breaks": "compile", "recompiles": "compile"}
 SCREENS |= {"refusals": "fusion", "findings": "overview"}
 WIDTHS = {"": 80, "what": 290, "source": 170, "baseline": 290, "this run": 290}
+WIDER = {
+    "refusals": {"what": 640, "baseline": 90, "this run": 90},
+    "memory": {"what": 240, "source": 150, "baseline": 350, "this run": 350},
+}
+WIDER |= {"kernels": {"what": 230, "differs": 130, "source": 140, "baseline": 290, "this run": 290}}
 MOST_LINES = 400  # of a graph's difference
 
 
@@ -62,7 +68,10 @@ def title(other: RunSummary) -> str:
 def answer(found: Diff) -> str:
     """The sentence: the figures that count, then what differs."""
     clauses = [clause for name in ("latency_us", "peak_bytes") if (clause := _moved(found.delta(name)))]
-    counts = {area: sum(change.area == area for change in found.changes) for area in AREAS}
+    things = [
+        change for change in found.changes if change.area != "memory" or change.objects_before or change.objects_after
+    ]
+    counts = {area: sum(change.area == area for change in things) for area in AREAS}
     nouns = {
         "groups": ("piece of work is fused otherwise", "pieces of work are fused otherwise"),
         "kernels": ("kernel differs", "kernels differ"),
@@ -83,11 +92,34 @@ def _moved(delta: Delta | None) -> str:
     if delta is None:
         return ""
     metric = metric_of(delta.metric, delta.unit)
+    title = metric.title[0].lower() + metric.title[1:]
     if delta.before == delta.after:
-        return f"{metric.title.lower()} is the same"
-    noise = f", {report.noise(delta)}" if delta.within_noise is not None else ""
-    change = style.change(delta.before, delta.after)
-    return f"{metric.title.lower()} {arrow(delta.before, delta.after, metric.form)} ({change}{noise})"
+        return f"{title} is the same"
+    values = arrow(delta.before, delta.after, metric.form)
+    if delta.noise == INSIDE:
+        return f"{title} did not change beyond the noise ({values})"
+    if delta.noise == SHARED:
+        return (
+            f"{title} changed as that of {delta.control} code did ({values}): the machine or torch, not the decisions"
+        )
+    return f"{title} {values} ({changed(delta)}{', beyond the noise' if delta.noise else ''})"
+
+
+def changed(delta: Delta) -> str:
+    """`−18.0 %`; from twice as much on `2.40×`."""
+    if delta.before == delta.after:
+        return "the same"
+    twice = delta.share is not None and delta.share >= 1
+    return style.ratio(delta.after / delta.before) if twice else style.change(delta.before, delta.after)
+
+
+def unlike(found: Diff) -> str:
+    """What makes the runs incomparable, by what it takes from the comparison."""
+    by_effect: dict[str, list[str]] = {}
+    for i in found.incomparable:
+        by_effect.setdefault(i.spoils, []).append(f"{i.what} {i.before} → {i.after}")
+    clauses = (f"{', '.join(whats)} (spoils {effect})" for effect, whats in by_effect.items())
+    return f"Not alike: {'; '.join(clauses)}."
 
 
 def figures(found: Diff) -> None:
@@ -134,12 +166,13 @@ def measured(found: Diff) -> None:
             "10–90 %": _interval(d, d.before_range),
             "this run": metric_of(d.metric, d.unit).form(d.after),
             "10–90 % ": _interval(d, d.after_range),
-            "change": style.change(d.before, d.after) if d.before != d.after else "the same",
+            "change": changed(d),
             "noise": report.noise(d),
         }
         for d in found.deltas
     ]
-    table(rows, key="deltas", config=style.right(list(rows[0])[1:7]))
+    config = style.right(list(rows[0])[1:7]) | {"quantity": {"width": 210}, "noise": {"width": 210}}
+    table(rows, key="deltas", config=config)
 
 
 def _interval(delta: Delta, bounds: tuple[float, float] | None) -> str:
@@ -160,7 +193,7 @@ def area(name: str, changes: list[Change], found: Diff) -> None:
     table(
         [{key: value for key, value in row.items() if key not in hidden} for row in rows],
         key=f"changes-{name}",
-        config={title: {"width": width} for title, width in WIDTHS.items()},
+        config={title: {"width": width} for title, width in (WIDTHS | WIDER.get(name, {})).items()},
     )
 
 
@@ -174,15 +207,18 @@ def _statuses(changes: list[Change]) -> str:
 
 def line(change: Change) -> dict[str, str]:
     """A difference as a line; empty cells stand for what is not there."""
-    what = REASONS[change.what].sentence if change.area == "refusals" and change.what in REASONS else change.what
+    refused = change.area == "refusals" and change.what in REASONS
+    what = REASONS[change.what].sentence if refused else change.what
     code = change.what if change.area == "refusals" else ""
+    absent = {"options": "not given", "refusals": "none"}.get(change.area, "not there")
     return {
         "": change.status,
         "class": code,
         "what": what,
+        "differs": ", ".join(change.differs),
         "source": change.where or "",
-        "baseline": change.before or "not there",
-        "this run": change.after or "not there",
+        "baseline": change.before or absent,
+        "this run": change.after or absent,
     }
 
 
@@ -204,12 +240,19 @@ def graph_diffs(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(run_id: str) -> dict[str, list[str]]:
-    """The graphs that Inductor lowered, by compile and direction, line by line."""
-    return {
-        f"{graph.compile_id} {graph.direction or ''}": (
-            data.ask(compile.graph_code, run_id, graph.graph_id).code or ""
-        ).splitlines()
+    """The graphs that Inductor lowered, by compile and direction, line by line.
+
+    Without comments: they name folders and line numbers, and their wording is that of torch's version.
+    """
+    code = {
+        graph: data.ask(compile.graph_code, run_id, graph.graph_id).code
         for graph in data.ask(graphs.decided_graphs, run_id)
+    }
+    return {
+        f"{graph.compile_id} {graph.direction or ''}": [
+            line for line in (text or "").splitlines() if line.strip() and not line.lstrip().startswith("#")
+        ]
+        for graph, text in code.items()
     }
 
 
@@ -223,8 +266,7 @@ if other is None:
 found = data.ask(queries.diff, other.run_id, run.run_id)
 style.sentence(answer(found))
 if found.incomparable:
-    spoilt = "; ".join(f"{i.what} {i.before} → {i.after} (spoils {i.spoils})" for i in found.incomparable)
-    style.notice(f"Not alike: {spoilt}.", "incomparable")
+    style.notice(unlike(found), "incomparable")
 figures(found)
 save(found)
 for name in AREAS:
@@ -238,8 +280,8 @@ if differing := dict(graph_diffs(other.run_id, run.run_id)):
     st.code(differing[chosen], language="diff", height=320)
 style.note(
     "Work is matched by operators and source lines, not by kernel names; buffers are those alive at the peak of each "
-    "plan. A change of latency is one where the 10–90 % intervals of both runs stand apart; a kernel's time counts as "
-    "changed where it moved by more than the width of that interval.",
+    f"plan. {report.NOISE} A kernel's time, and a finding that rests on times, counts as changed only where that of "
+    "the whole call did; a kernel's by more than the width of its interval.",
     "how",
 )
 show_notes(run.run_id)

@@ -54,8 +54,7 @@ def run(options: Namespace) -> int:
 
 def _plain(found: Diff, judgements: list[Judgement]) -> dict[str, Any]:
     told = asdict(found) | {"budgets": [asdict(judgement) for judgement in judgements]}
-    told["findings"] = [sorted(codes) for codes in found.findings]
-    told["deltas"] = [asdict(d) | {"within_noise": d.within_noise} for d in found.deltas]
+    told["deltas"] = [asdict(d) | {"noise": d.noise, "within_noise": d.within_noise} for d in found.deltas]
     return told
 
 

@@ -32,7 +32,7 @@ from fusionscope.collector.observations import (
     NodeTraced,
     TraceEvent,
 )
-from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphBreak, GraphNode, IrEdge, IrNode
+from fusionscope.storage.records import TABLE_OF, FusionGroup, GraphBreak, GraphNode, IrEdge, IrNode, LayoutChange
 
 _READY = TABLE_OF.keys() - {IrNode, IrEdge, FusionGroup, GraphNode}  # those a graph's folds read as well
 
@@ -80,6 +80,8 @@ class Ledger:
         kind = type(observation)
         if kind in _READY:
             self._ready.append(observation)
+            if kind is LayoutChange and observation.graph_id:
+                self._graphs[observation.graph_id].append(observation)
         elif kind is TraceEvent:
             self._events.append(observation)
         elif kind is BackendCalled:

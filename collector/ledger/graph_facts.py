@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from fusionscope.collector.observations import (
     ScheduledBuffer,
     WrapperPlanned,
 )
-from fusionscope.storage.records import FusionGroup, IrEdge, IrNode
+from fusionscope.storage.records import FusionGroup, IrEdge, IrNode, LayoutChange
 
 T = TypeVar("T")
 
@@ -46,7 +47,8 @@ class GraphFacts:
         seen: dict[type, list[object]] = defaultdict(list)
         for observation in observations:
             seen[type(observation)].append(observation)
-        self.nodes: dict[str, IrNode] = {n.ir_node: n for n in _only(seen, IrNode)}
+        copies = {(change.node, change.bytes) for change in _only(seen, LayoutChange) if change.is_copy}
+        self.nodes: dict[str, IrNode] = {n.ir_node: _own_work(n, copies) for n in _only(seen, IrNode)}
         self.accesses: dict[str, NodeAccesses] = {a.ir_node: a for a in _only(seen, NodeAccesses)}
         self.edges = _only(seen, IrEdge)
         self.groups = _only(seen, FusionGroup)
@@ -142,6 +144,17 @@ class GraphFacts:
         if self.direction != "backward" or given.buffer.startswith("primals_"):
             return "input"
         return "gradient" if given.buffer.startswith("tangents_") else "saved"
+
+
+def _own_work(node: IrNode, copies: Collection[tuple[str | None, int | None]]) -> IrNode:
+    """A copy that a library call asked for has that call alone as its origin.
+
+    Inductor lists the origins of all unrealized arguments of the call as well (GraphLowering.run_node), and a copy is
+    only made of what has a buffer: it computes none of them.
+    """
+    asked_by = node.origins[-1] if node.origins else None
+    is_copy = node.kind == "pointwise" and (asked_by, node.bytes_written) in copies
+    return replace(node, origins=node.origins[-1:]) if is_copy else node
 
 
 def _only(seen: dict[type, list[object]], kind: type[T]) -> list[T]:

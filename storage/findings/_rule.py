@@ -93,7 +93,8 @@ class Facts:
 class Rule:
     """A question: its code, its name, the screen that shows what it is about, what to do, and how it is answered.
 
-    Where an option of torch.compile is what to do, `trial` holds the words of `fusionscope record` that try it.
+    Where an option of torch.compile is what to do, `trial` holds the words of `fusionscope record` that try it. What a
+    rule says that is `timed` rests on measured times, and is as certain as these.
     """
 
     code: str
@@ -102,6 +103,7 @@ class Rule:
     action: str
     check: Callable[[Facts], Verdict]
     trial: tuple[str, ...] = ()
+    timed: bool = False
 
     def conclude(self, facts: Facts) -> Finding:
         """The finding of this rule for a run."""

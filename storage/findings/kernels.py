@@ -198,6 +198,7 @@ RULES = (
         'Compile with mode="reduce-overhead" (CUDA graphs), or give each call more work.',
         launch_bound,
         trial=("--mode", "reduce-overhead"),
+        timed=True,
     ),
     Rule(
         "scalar_loops",
@@ -206,6 +207,7 @@ RULES = (
         "Convert to float32 or int32 before the loop, or keep what cannot be vectorised (a gather, int16, float64) "
         "out with torch.compiler.disable.",
         scalar_loops,
+        timed=True,
     ),
     Rule(
         "library_bound",
@@ -214,6 +216,7 @@ RULES = (
         'Try mode="max-autotune", a smaller dtype, or fewer operations.',
         library_bound,
         trial=("--mode", "max-autotune"),
+        timed=True,
     ),
     Rule(
         "small_work",
@@ -221,6 +224,7 @@ RULES = (
         "comparison",
         "Compile a larger part of the program, or give each call more work.",
         small_work,
+        timed=True,
     ),
     Rule(
         "autotune_hair",
@@ -228,5 +232,6 @@ RULES = (
         "kernels",
         "Take the template and measure: torch._inductor.config.max_autotune_gemm_backends = 'TRITON' (on a CPU 'CPP').",
         autotune_hair,
+        timed=True,
     ),
 )

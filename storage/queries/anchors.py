@@ -70,9 +70,10 @@ def label(parts: frozenset[Op]) -> str:
 
 
 def short_target(target: str) -> str:
-    """`add` for aten.add.Tensor."""
-    _, _, after = target.partition(".")
-    return (after or target).partition(".")[0]
+    """`add` for aten.add.Tensor, `getitem` for <built-in function getitem>."""
+    name = target.removeprefix("<built-in function ").removesuffix(">")
+    _, _, after = name.partition(".")
+    return (after or name).partition(".")[0]
 
 
 def _refusals(con: DuckDBPyConnection, run_id: str) -> Objects:

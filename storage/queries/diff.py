@@ -10,11 +10,12 @@ from pathlib import PurePath
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.database import StorageError
-from fusionscope.storage.queries import diff_sites, diff_work
+from fusionscope.storage.queries import diff_memory, diff_sites, diff_work
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.queries.changes import Change
+from fusionscope.storage.queries.changes import Change, told_apart
+from fusionscope.storage.queries.deltas import Delta, deltas, kernel_noise
 from fusionscope.storage.queries.runs import RunSummary, run_summary
-from fusionscope.storage.records import Measurement, Run
+from fusionscope.storage.records import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +29,6 @@ class Incomparable:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """A quantity measured of one variant in both runs."""
-
-    metric: str
-    variant: str
-    unit: str
-    before: float
-    after: float
-    before_range: tuple[float, float] | None  # 10–90 % of the samples
-    after_range: tuple[float, float] | None
-
-    @property
-    def within_noise(self) -> bool | None:
-        """Whether the 10–90 % intervals overlap; None where one run has no interval, as a count has none."""
-        if self.before_range is None or self.after_range is None:
-            return None
-        return self.before_range[0] <= self.after_range[1] and self.after_range[0] <= self.before_range[1]
-
-    @property
-    def share(self) -> float | None:
-        """The change as a share of what was before."""
-        return (self.after - self.before) / self.before if self.before else None
-
-
-@dataclass(frozen=True, slots=True)
 class Diff:
     """Run `after` against the baseline `before`."""
 
@@ -62,7 +38,6 @@ class Diff:
     deltas: tuple[Delta, ...]  # of every quantity that both runs measured
     changes: tuple[Change, ...]  # only what differs, by area, the weightiest first
     refusals: tuple[dict[str, int], dict[str, int]]  # pairs refused in each run, by class
-    findings: tuple[frozenset[str], frozenset[str]]  # codes of the findings that failed in each run
 
     def delta(self, metric: str, variant: str = "compiled") -> Delta | None:
         """The change of one quantity; None where a run did not measure it."""
@@ -72,17 +47,23 @@ class Diff:
 def diff(con: DuckDBPyConnection, before: str, after: str) -> Diff:
     """Compare two runs; raises StorageError where one is missing."""
     a, b = _summary(con, before), _summary(con, after)
-    deltas = _deltas(con, before, after)
-    noise = max((end - start for d in deltas if d.metric == "latency_us" for start, end in _ranges(d)), default=0.0)
-    work = diff_work.changes(con, before, after, noise)
+    found = deltas(con, before, after)
+    noise_us = kernel_noise(found)
+    sites = diff_sites.changes(con, before, after, times_changed=noise_us is not None)
     return Diff(
         before=a,
         after=b,
         incomparable=_incomparable(con, before, after),
-        deltas=deltas,
-        changes=(*work, *diff_sites.changes(con, before, after), *_options(con, before, after)),
+        deltas=found,
+        changes=told_apart(
+            [
+                *diff_work.changes(con, before, after, noise_us),
+                *diff_memory.changes(con, before, after),
+                *sites,
+                *_options(con, before, after),
+            ]
+        ),
         refusals=(diff_sites.refusals(con, before), diff_sites.refusals(con, after)),
-        findings=(diff_sites.failed(con, before), diff_sites.failed(con, after)),
     )
 
 
@@ -93,30 +74,10 @@ def _summary(con: DuckDBPyConnection, run_id: str) -> RunSummary:
     return found
 
 
-def _deltas(con: DuckDBPyConnection, before: str, after: str) -> tuple[Delta, ...]:
-    """Quantities that both runs measured in the same unit, eager last: it is the control."""
-    old, new = (
-        {(m.metric, m.variant, m.unit): m for m in records_of(con, Measurement, run)} for run in (before, after)
-    )
-    return tuple(
-        Delta(metric, variant, unit, old[key].median, new[key].median, _range(old[key]), _range(new[key]))
-        for key in sorted(old.keys() & new.keys(), key=lambda key: (key[1] == "eager", key))
-        for metric, variant, unit in [key]
-    )
-
-
-def _range(m: Measurement) -> tuple[float, float] | None:
-    return None if m.p10 is None or m.p90 is None else (m.p10, m.p90)
-
-
-def _ranges(delta: Delta) -> list[tuple[float, float]]:
-    return [found for found in (delta.before_range, delta.after_range) if found is not None]
-
-
-TIMES, MEASURED, ALL = "times", "times and memory", "everything"
+TIMES, MEASURED, ALL = "times", "measured times and memory", "everything"
 
 _CIRCUMSTANCES: dict[str, tuple[Callable[[Run], object], str]] = {
-    "GPU or processor": (lambda run: run.device_name or run.device_kind, MEASURED),
+    "GPU or processor": (lambda run: run.device_name or run.device_kind, f"{MEASURED}, if there are any"),
     "kind of device": (lambda run: run.device_kind, ALL),
     "model": (lambda run: _file(run) or run.name, ALL),
     "torch": (lambda run: run.torch_version, "nothing, if the upgrade is the question"),
@@ -164,13 +125,26 @@ def _file(run: Run) -> str | None:
 
 
 def _asked(run: Run) -> dict[str, str]:
+    """What the run was recorded with, by name; the options of torch.compile each by its own."""
     try:
-        options = json.loads(run.options or "{}")
+        given = json.loads(run.options or "{}")
     except ValueError:
-        options = {}
+        given = {}
+    given = given if isinstance(given, dict) else {}
+    given = {name: value for name, value in given.items() if name not in _CIRCUMSTANCE}
+    options = {f"option {key}": value for key, value in _pairs(given.pop("options", None))}
     commit = run.git_commit and run.git_commit[:12] + (" with changes" if run.git_dirty else "")
-    facts = {**(options if isinstance(options, dict) else {}), "commit": commit, "file": _file(run)}
+    facts = {**given, **options, "commit": commit, "file": _file(run)}
     return {name: str(value) for name, value in facts.items() if value is not None}
+
+
+_CIRCUMSTANCE = ("gpu", "device", "mode", "dynamic")  # told above: what makes the runs incomparable
+
+
+def _pairs(options: object) -> list[tuple[str, object]]:
+    """The key and value of each; nothing for what another version wrote in another form."""
+    pairs = options if isinstance(options, list) else []
+    return [(str(pair[0]), pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
 
 
 # Inputs as Dynamo captured them, weights aside; each graph's in order.

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from duckdb import DuckDBPyConnection
 
+from fusionscope.storage.findings import RULES
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.queries.changes import Change
 from fusionscope.storage.records import Finding
 
 
-def changes(con: DuckDBPyConnection, before: str, after: str) -> list[Change]:
-    """Breaks, recompiles, refusals and findings that differ."""
+def changes(con: DuckDBPyConnection, before: str, after: str, *, times_changed: bool) -> list[Change]:
+    """Breaks, recompiles, refusals and findings that differ; what rests on times only where these changed."""
     counted = [
         change
         for area, sql in (("breaks", _BREAKS), ("recompiles", _RECOMPILES))
         for change in _counted(area, *(con.execute(sql, [run]).fetchall() for run in (before, after)))
     ]
-    return [*counted, *_refused(refusals(con, before), refusals(con, after)), *_concluded(con, before, after)]
+    concluded = _concluded(con, before, after, () if times_changed else _TIMED)
+    return [*counted, *_refused(refusals(con, before), refusals(con, after)), *concluded]
 
 
 def refusals(con: DuckDBPyConnection, run_id: str) -> dict[str, int]:
     """Pairs that were tested and refused in the program's own calls, by torch's reason (see storage/reasons.py)."""
     return dict(con.execute(_REFUSALS, [run_id]).fetchall())
-
-
-def failed(con: DuckDBPyConnection, run_id: str) -> frozenset[str]:
-    """Codes of the findings that failed."""
-    return frozenset(finding.code for finding in records_of(con, Finding, run_id) if finding.status == "failed")
 
 
 Site = tuple[str, str | None, str]  # what, where, file without the line
@@ -62,20 +59,24 @@ def _refused(old: dict[str, int], new: dict[str, int]) -> list[Change]:
     return sorted(found, key=lambda change: (-change.weight, change.what))
 
 
-def _concluded(con: DuckDBPyConnection, before: str, after: str) -> Iterator[Change]:
+def _concluded(con: DuckDBPyConnection, before: str, after: str, uncertain: Collection[str]) -> Iterator[Change]:
     """Findings that failed in one run only; one that failed in both with other numbers is no change."""
     old, new = ({f.code: f for f in records_of(con, Finding, run)} for run in (before, after))
     for code in dict.fromkeys((*new, *old)):
         x, y = old.get(code), new.get(code)
         was, now = (f is not None and f.status == "failed" for f in (x, y))
-        if was != now:
+        if was != now and code not in uncertain:
             title = next(f.title for f in (y, x) if f)
-            yield Change("findings", "new" if now else "fixed", title, None, _said(x), _said(y))
+            status = "new" if now else "fixed" if y and y.status == "passed" else "gone"  # gone: cannot be asked
+            ids = ((code,) if was else (), (code,) if now else ())
+            yield Change("findings", status, title, None, _said(x), _said(y), 0.0, *ids)
 
 
 def _said(finding: Finding | None) -> str | None:
     return None if finding is None else f"{finding.status.replace('_', ' ')}: {finding.explanation}"
 
+
+_TIMED = frozenset(rule.code for rule in RULES if rule.timed)
 
 _DRIVE = "(SELECT run_id, compile_id, function FROM compiles WHERE phase = 'drive')"
 

@@ -127,6 +127,11 @@ def ops_of_buffers(con: DuckDBPyConnection, run_id: str) -> defaultdict[str, fro
     return _ops(con, _OF_BUFFERS, run_id)
 
 
+def values_of_buffers(con: DuckDBPyConnection, run_id: str) -> defaultdict[str, frozenset[Op]]:
+    """`graph_id/buffer` -> the one operation whose result a planned buffer holds: the last of those it is made by."""
+    return _ops(con, _VALUES, run_id)
+
+
 def _ops(con: DuckDBPyConnection, thing: str, run_id: str) -> defaultdict[str, frozenset[Op]]:
     found: defaultdict[str, set[Op]] = defaultdict(set)
     for name, *op in con.execute(f"WITH {_NAMED}, {thing} {_SELECT}", [run_id]).fetchall():
@@ -169,4 +174,9 @@ thing AS (
 _OF_BUFFERS = """thing AS (
     SELECT graph_id || '/' || buffer AS name, graph_id, coalesce(node, buffer) AS node
     FROM (SELECT * FROM buffers WHERE run_id = $1) LEFT JOIN ir USING (graph_id, ir_node)
+)"""
+_VALUES = """thing AS (
+    SELECT graph_id || '/' || buffer AS name, graph_id, coalesce(n.origins[-1], buffer) AS node
+    FROM (SELECT * FROM buffers WHERE run_id = $1) LEFT JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) n
+    USING (graph_id, ir_node)
 )"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
@@ -22,21 +22,39 @@ class Match:
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """What is not the same on both sides; resources are compared where both have as many kernels."""
+        """What is not the same on both sides, of what is recorded on both.
+
+        Resources are compared where both have as many kernels.
+        """
         compared = {**_WORK, **_RESOURCES} if len(self.a) == len(self.b) else _WORK
-        return tuple(what for what, of in compared.items() if of(self.a) != of(self.b))
+        told = {what: (of(self.a), of(self.b)) for what, of in compared.items()}
+        return tuple(what for what, (a, b) in told.items() if None not in (a, b) and a != b)
 
 
 Side = tuple[Judged, ...]
+
+
+def _known(values: Iterable[float | None]) -> list[float] | None:
+    """The values in order; None where one of them is not recorded."""
+    found = list(values)
+    known = sorted(value for value in found if value is not None)
+    return known if len(known) == len(found) else None
+
+
+def _moved(side: Side) -> float | None:
+    moved = _known(k.row.moved and k.row.moved * k.row.calls for k in side)
+    return None if moved is None else sum(moved)
+
+
 _WORK: dict[str, Callable[[Side], object]] = {
     "kernels": len,
     "groups": lambda side: sum(k.row.groups or 0 for k in side),
-    "bytes": lambda side: sum((k.row.moved or 0) * k.row.calls for k in side),
+    "bytes": _moved,
 }
 _RESOURCES: dict[str, Callable[[Side], object]] = {
-    "registers": lambda side: sorted(k.row.registers or 0 for k in side),
-    "spills": lambda side: sorted(k.row.spill_bytes or 0 for k in side),
-    "occupancy": lambda side: sorted(k.row.occupancy or 0.0 for k in side),
+    "registers": lambda side: _known(k.row.registers for k in side),
+    "spills": lambda side: _known(k.row.spill_bytes for k in side),
+    "occupancy": lambda side: _known(k.row.occupancy for k in side),
 }
 
 
