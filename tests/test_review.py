@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from browser import chromium, errors, open_screen, server, settle
 from example_run import EXAMPLE_ID, example_run, publish, publish_example
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from streamlit.testing.v1 import AppTest
 from test_app import drawn, texts
 from test_diff import worse
 from test_notes import NEXT_ID, RELU, publish_next
 
+from fusionscope.app.screens._notes import KINDS
 from fusionscope.storage import notes
 from fusionscope.storage.library import Library
+from fusionscope.storage.queries import anchors
+from fusionscope.storage.queries import notes as queries
 
 WORSE_ID = "20260102-040000-c3d4e5"
 
@@ -60,8 +63,21 @@ def tick(page: Page, row: int) -> None:
     settle(page)
 
 
-def test_two_ticked_runs_are_compared(page: Page, address: str) -> None:
-    open_screen(page, address, "")
+def remarks(page: Page, where: str) -> Locator:
+    """Notes shown as linked in the address, as here on what is open, or in the review."""
+    return page.locator(f"[class*=st-key-remark-{where}-]")
+
+
+def test_a_link_to_a_note_is_opened_two_runs_are_compared_and_a_verdict_is_found_on_the_next_run(
+    page: Page, address: str, store: Path
+) -> None:
+    note = Library(store).ask(queries.pinned, EXAMPLE_ID)[0]
+    open_screen(page, address, "kernels", run=EXAMPLE_ID, kernel=RELU, note=note.note_id)
+    expect(remarks(page, "linked")).to_contain_text("![x](http://evil.example) <b>why</b>")  # data, shown as it is
+    expect(remarks(page, "linked")).to_contain_text("on kernel relu at")
+
+    page.get_by_role("link", name="Runs").click()
+    settle(page)
     tick(page, 0)
     tick(page, 1)
     page.get_by_role("button", name="Compare").click()
@@ -70,43 +86,79 @@ def test_two_ticked_runs_are_compared(page: Page, address: str) -> None:
     assert f"run={WORSE_ID}" in page.url
     expect(page.locator(".st-key-sentence")).to_contain_text("1 graph break differs")
 
+    main = page.locator('[data-testid="stMain"]')
+    main.locator(".st-key-verdict-overview").get_by_text("Regression").click()
+    main.get_by_label("Note").fill("A print crept in.")
+    main.get_by_role("button", name="Add note").click()
+    expect(remarks(page, "review").first).to_contain_text("Regression: A print crept in.", timeout=20_000)
 
-def test_a_verdict_is_given_and_found_on_the_next_run(page: Page, address: str, store: Path) -> None:
-    open_screen(page, address, "diff", run=WORSE_ID, against=EXAMPLE_ID)
-    page.locator('[data-testid="stMain"] .st-key-verdict-overview').get_by_text("Regression").click()
-    page.locator('[data-testid="stMain"]').get_by_label("Note").fill("A print crept in.")
-    page.locator('[data-testid="stMain"]').get_by_role("button", name="Add note").click()
-    expect(page.locator("[class*=st-key-remark]").first).to_contain_text(
-        "Regression: A print crept in.", timeout=20_000
-    )
     publish_next(store)
     open_screen(page, address, "overview", run=NEXT_ID)
-    remarks = page.locator("[class*=st-key-remark]")
-    expect(remarks.first).to_contain_text("Regression: A print crept in.", timeout=20_000)
-    expect(remarks.first).to_contain_text("on the run of 02 Jan 04:00")
+    verdict = remarks(page, "review").first
+    expect(verdict).to_contain_text("Regression: A print crept in.", timeout=20_000)
+    expect(verdict).to_contain_text("on the run of 02 Jan 04:00")
+
+    remarks(page, "review").filter(has_text="why").get_by_role("link", name="Kernels").click()
+    page.wait_for_url(re.compile("/kernels.*kernel=.*relu_7.*note="))
+    settle(page)
+    expect(remarks(page, "linked")).to_contain_text("on the run of 02 Jan 03:04")
 
 
-def test_a_link_to_a_pinned_note_opens_its_object_in_the_run_that_is_shown(
-    page: Page, address: str, store: Path
+def address_of(kind: str, object_id: str) -> tuple[str, dict[str, str]]:
+    """The screen on which an object is open, and what its address holds."""
+    graph, _, name = object_id.rpartition("/")
+    match kind:
+        case "kernel":
+            return "kernels", {"kernel": object_id}
+        case "fusion_group":
+            return "fusion", {"graph": graph, "node": name}
+        case "refusal":
+            graph, _, first = graph.rpartition("/")
+            return "fusion", {"graph": graph, "node": first, "with": name}
+        case "buffer":
+            return "memory", {"graph": graph, "block": name}
+        case "peak":
+            return "memory", {"graph": object_id}
+        case _:
+            return "compile", {}
+
+
+def say(page: Page, text: str, *, on_finding: bool) -> None:
+    """Add a note in the sidebar, on what is open; or on the page, on the first problem that was found."""
+    form = page.locator('[data-testid="stMain"]')
+    if on_finding:
+        form.get_by_role("combobox", name="About").click()
+        page.get_by_role("option").nth(1).click()
+    else:
+        page.locator(".st-key-note-here button").first.click()
+        form = page.get_by_test_id("stPopoverBody")
+    form.get_by_label("Note", exact=True).fill(text)
+    form.get_by_role("button", name="Add note").click()
+    settle(page)
+
+
+def test_a_note_on_each_kind_of_object_is_said_on_its_screen_and_says_on_later_runs_where_the_object_is_or_that_it_went(
+    browser: Browser, tmp_path: Path
 ) -> None:
-    publish_next(store)
-    open_screen(page, address, "overview", run=NEXT_ID)
-    note = page.locator("[class*=st-key-remark]").filter(has_text="why")
-    expect(note).to_contain_text("![x](http://evil.example) <b>why</b>")  # data, shown as it is
-    note.get_by_role("link", name="Kernels").click()
-    page.wait_for_url(re.compile("/kernels.*kernel=.*relu_7"))
-    settle(page)
-
-
-def test_a_note_is_pinned_to_the_kernel_that_is_open(page: Page, address: str, store: Path) -> None:
-    open_screen(page, address, "kernels", run=EXAMPLE_ID, kernel=RELU)
-    page.get_by_role("button", name="Note on what is open").click()
-    page.get_by_label("Note", exact=True).fill("read twice")
-    page.get_by_role("button", name="Add note").click()
-    page.wait_for_timeout(500)
-    settle(page)
-    sql = "SELECT anchor_kind, object_id FROM notes WHERE text = 'read twice'"
-    assert Library(store).ask(lambda con: con.execute(sql).fetchall()) == [("kernel", RELU)]
+    publish_example(tmp_path)
+    library = Library(tmp_path)
+    with server(tmp_path) as started:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        for kind in anchors.KINDS:
+            object_id = "" if kind == "run" else sorted(library.ask(anchors.objects, EXAMPLE_ID, kind))[0]
+            screen, params = ("overview", {}) if kind == "finding" else address_of(kind, object_id)
+            open_screen(page, started, screen, run=EXAMPLE_ID, **params)
+            say(page, f"about the {kind}", on_finding=kind == "finding")
+        publish_next(tmp_path)
+        publish(tmp_path, example_run("later", created_at=datetime(2026, 1, 4)), [])
+        assert {note.anchor_kind for note in library.ask(queries.pinned, "later")} == set(anchors.KINDS)
+        for run_id, lost in ((NEXT_ID, set()), ("later", set(anchors.KINDS) - {"run", "finding"})):
+            open_screen(page, started, "overview", run=run_id)
+            for kind in anchors.KINDS:
+                shown = remarks(page, "review").filter(has_text=f"about the {kind}").inner_text()
+                assert ("which is gone in this run" in shown) is (kind in lost), (run_id, shown)
+                assert (KINDS[kind] in shown) is (kind != "run"), shown
+        page.close()
 
 
 def app(store: Path, monkeypatch: pytest.MonkeyPatch, **params: str) -> AppTest:

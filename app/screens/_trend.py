@@ -95,11 +95,12 @@ def _named(reading: Reading) -> Metric:
 def speed_up(found: Mapping[str, Series]) -> Series:
     """Median eager over median compiled latency; its interval is as wide as those of both latencies allow."""
     made = Series(Metric("Speed-up over eager", "count"))
-    eager, compiled = (found.get(f"latency_us/{variant}") for variant in ("eager", "compiled"))
-    for run_id in eager.values.keys() & compiled.values.keys() if eager and compiled else ():
+    eager, compiled = (found.get(f"latency_us/{variant}", made) for variant in ("eager", "compiled"))
+    for run_id in eager.values.keys() & compiled.values.keys():
         (a, b), (c, d) = eager.interval(run_id), compiled.interval(run_id)
-        made.values[run_id] = eager.values[run_id] / compiled.values[run_id]
-        made.intervals[run_id] = (a / d, b / c)
+        if c > 0:
+            made.values[run_id] = eager.values[run_id] / compiled.values[run_id]
+            made.intervals[run_id] = (a / d, b / c)
     return made
 
 
