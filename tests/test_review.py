@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import chromium, errors, open_screen, server, settle
@@ -17,10 +18,15 @@ from test_diff import worse
 from test_notes import NEXT_ID, RELU, publish_next
 
 from fusionscope.app.screens._notes import KINDS
+from fusionscope.app.screens._run_filters import FACETS, Filters
+from fusionscope.app.screens._run_rows import folded, unfolded
+from fusionscope.app.screens._trend import Series, pairs
+from fusionscope.app.words import Metric
 from fusionscope.storage import notes
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import anchors
 from fusionscope.storage.queries import notes as queries
+from fusionscope.storage.queries.runs import library_runs
 
 WORSE_ID = "20260102-040000-c3d4e5"
 
@@ -171,9 +177,134 @@ def app(store: Path, monkeypatch: pytest.MonkeyPatch, **params: str) -> AppTest:
     return opened.run()
 
 
-def test_filters_in_the_address_choose_the_runs(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "1 run," in texts(app(store, monkeypatch, q=WORSE_ID))
-    assert "No run passes" in texts(app(store, monkeypatch, q="nothing like it"))
+def publish_run(store: Path, run_id: str, **changed: Any) -> None:
+    """A run of which nothing but its row is known."""
+    publish(store, example_run(run_id, **changed), [])
+
+
+@pytest.fixture(scope="module")
+def various(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks of a job, a sweep of two modes at one commit, and a run that differs from them in everything."""
+    folder = tmp_path_factory.mktemp("various") / "store"
+    for rank in (1, 0):
+        publish_run(folder, f"rank-{rank}", name="job", rank=rank, group_id="cafe", git_commit=None)
+    for mode in ("default", "max-autotune"):
+        publish_run(folder, f"mode-{mode}", name="sweep", mode=mode)
+    publish_run(
+        folder,
+        "other",
+        name="gpt",
+        project="search",
+        tags=("nightly",),
+        author="grace",
+        device_name="NVIDIA H200",
+        torch_version="2.14.1",
+        git_commit="0123456789abcdef",
+        mode="reduce-overhead",
+        status="partial",
+        created_at=datetime(2026, 3, 4, 5, 6),
+    )
+    Library(folder).write(notes.say, "other", verdict="looks_good")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"q": "GRACE h200"},
+        {"q": "0123456789abcd"},
+        {"project": "search"},
+        {"name": "gpt"},
+        {"tag": "nightly"},
+        {"device": "NVIDIA H200"},
+        {"torch": "2.14.1"},
+        {"commit": "0123456789"},
+        {"author": "grace"},
+        {"mode": "reduce-overhead"},
+        {"verdict": "Looks good"},
+        {"status": "partial"},
+        {"since": "2026-03-04"},
+        {"since": "2026-03-04", "until": "2026-03-04", "project": "search", "fold": "run"},
+    ],
+    ids=str,
+)
+def test_every_filter_in_the_address_leaves_the_run_that_it_asks_for(
+    various: Path, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = app(various, monkeypatch, **asked)
+    assert not opened.exception
+    assert "1 run," in texts(opened)
+
+
+@pytest.mark.parametrize("asked", [{"q": "nothing like it"}, {"tag": "unknown"}, {"until": "2020-01-01"}], ids=str)
+def test_an_address_that_asks_for_what_no_run_has_says_so_and_its_filters_can_be_cleared(
+    various: Path, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = app(various, monkeypatch, **asked)
+    assert "No run passes" in texts(opened)
+    opened.button(key="clear-filters").click().run()
+    assert "5 runs," in texts(opened)
+
+
+@pytest.mark.parametrize(
+    ("fold", "lines"),
+    [
+        ("job", [("other", 1), ("mode-default", 1), ("mode-max-autotune", 1), ("rank-0", 2)]),
+        ("commit", [("other", 1), ("mode-default", 2), ("rank-0", 1), ("rank-1", 1)]),
+        ("name", [("other", 1), ("mode-default", 2), ("rank-0", 2)]),
+        ("run", [("other", 1), ("mode-default", 1), ("mode-max-autotune", 1), ("rank-0", 1), ("rank-1", 1)]),
+    ],
+)
+def test_runs_that_belong_together_share_a_line_and_its_filters_find_them_all(
+    various: Path, fold: str, lines: list[tuple[str, int]]
+) -> None:
+    runs = Library(various).ask(library_runs)
+    found = folded(runs, fold)
+    assert [(line.run.run_id, len(line.runs)) for line in found] == lines
+    for line in (line for line in found if len(line.runs) > 1):
+        asked = unfolded(line, fold)
+        chosen = {key: values for key, values in asked.items() if key in FACETS}
+        wanted = Filters("".join(asked.get("q", ())), chosen)
+        assert [run for run in runs if wanted.let_through(run)] == line.runs
+
+
+def test_what_is_done_to_a_line_is_done_to_all_of_its_runs(page: Page, tmp_path: Path) -> None:
+    for rank in range(3):
+        publish_run(tmp_path, f"rank-{rank}", name="job", rank=rank, group_id="cafe")
+    with server(tmp_path) as started:
+        open_screen(page, started, "")
+        tick(page, 0)
+        page.get_by_role("button", name="Delete").click()
+        expect(page.locator(".st-key-undo")).to_contain_text("3 runs deleted.")
+        page.get_by_role("button", name="Undo").click()
+        expect(page.locator(".st-key-sentence")).to_contain_text("3 runs,")
+        settle(page)
+        tick(page, 0)
+        page.get_by_role("button", name="Show its 3 runs").click()
+        page.wait_for_url(re.compile("fold=run"))
+        assert "q=cafe" in page.url
+
+
+def test_a_trend_names_what_changed_at_a_step_and_leads_to_the_diff(page: Page, tmp_path: Path) -> None:
+    publish_example(tmp_path, "first")
+    again = example_run("second", created_at=datetime(2026, 1, 3), torch_version="2.14.1")
+    publish(tmp_path, again, list(worse("breaks")))
+    with server(tmp_path) as started:
+        open_screen(page, started, "", metric="Graph breaks")
+        expect(page.locator(".st-key-note-steps")).to_contain_text("The largest of 1 step beyond the noise")
+        page.locator('.st-key-steps [data-testid="stDataFrame"]').click(position={"x": 60, "y": 32 + 14})
+        page.wait_for_url(re.compile("/diff.*run=second.*against=first"))
+        settle(page)
+
+
+def test_a_step_is_a_change_beyond_the_noise_from_the_run_before_on_the_same_device(tmp_path: Path) -> None:
+    for number, device in enumerate(("A", "B", "A", "B")):
+        publish_run(tmp_path, f"{number}", device_name=device, created_at=datetime(2026, 1, 1 + number))
+    runs = Library(tmp_path).ask(library_runs)[::-1]
+    assert [before and before.run_id for before, _ in pairs(runs)] == [None, None, "0", "1"]
+    series = Series(Metric("x", "us"), {"0": 10, "1": 12, "2": 12, "3": 30}, {"0": (9, 13), "2": (11, 13)})
+    assert not series.moved("0", "2")
+    assert series.moved("1", "3")
 
 
 def test_a_deleted_run_is_gone_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +323,14 @@ def test_a_deleted_run_is_gone_and_comes_back(tmp_path: Path, monkeypatch: pytes
 def test_a_view_is_kept_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_example(tmp_path, "a", "mlp")
     publish_example(tmp_path, "b", "gpt")
-    opened = app(tmp_path, monkeypatch, q="gpt")
+    opened = app(tmp_path, monkeypatch, q="gpt", since="2026-01-02", fold="name")
     opened.text_input(key="view-name").set_value("Only *gpt*").run()
     opened.button(key="keep-view").click().run()
     fresh = app(tmp_path, monkeypatch)
     assert "2 runs," in texts(fresh)
     fresh.button(key="view-0").click().run()
     assert "1 run," in texts(fresh)
+    assert fresh.session_state["fold"] == "name"
 
 
 def test_a_read_only_app_offers_no_change_and_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
