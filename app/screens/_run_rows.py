@@ -51,7 +51,10 @@ def folded(runs: Iterable[RunSummary], fold: str) -> list[Line]:
     groups: dict[object, list[RunSummary]] = defaultdict(list)
     for run in runs:
         groups[FOLDS[fold](run)].append(run)
-    return [Line(group[0] if fold == "name" else min(group, key=_precedence), group) for group in groups.values()]
+    newest = fold == "name"
+    return [
+        Line(group[0] if newest or len(group) == 1 else min(group, key=_precedence), group) for group in groups.values()
+    ]
 
 
 def _precedence(run: RunSummary) -> tuple[int, float]:

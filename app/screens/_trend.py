@@ -9,7 +9,7 @@ import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.figures.trend import TrendPoint, trend_figure
-from fusionscope.app.screens._run_rows import compiled_with
+from fusionscope.app.screens._run_rows import compiled_with, folded
 from fusionscope.app.table import table
 from fusionscope.app.words import Metric, arrow, metric_of
 from fusionscope.storage.queries.runs import RunSummary
@@ -53,11 +53,11 @@ Step = tuple[RunSummary, RunSummary]  # the run before on the same device, and t
 
 
 def show_trend(runs: Sequence[RunSummary]) -> None:
-    """The picture for the one name that the filters leave; `runs` come newest first."""
+    """The picture for the one name that the filters leave, a job as one run; `runs` come newest first."""
     if len({(run.name, run.project) for run in runs}) != 1:
         style.note("Filter to one name to see how its figures went from run to run.", "trend")
         return
-    recent = list(reversed(runs[:MOST]))
+    recent = [line.run for line in folded(runs, "job")[:MOST]][::-1]
     usable = {name: series for name, series in every_series(recent).items() if len(series.values) > 1}
     if not usable:
         return

@@ -12,7 +12,7 @@ from fusionscope.app.screens._trend import show_trend
 from fusionscope.app.table import ticked_table
 from fusionscope.storage.queries.runs import RunSummary
 
-SHOWN = 300  # lines: a table of ten thousand is neither read nor drawn in a second
+SHOWN = 200  # lines: a table of ten thousand is neither read nor drawn in a second
 FOLDING = (
     "job: the ranks of one job, or what was recorded with one --group. "
     "commit: the runs of a name at one commit, with one torch, on one device; they differ in how they were compiled. "
@@ -110,4 +110,4 @@ style.note(
     f"samples is coloured. Breaks and recompiles count the program's own calls. {disk_use(passing, runs)}",
     "runs",
 )
-show_trend([line.run for line in lines.folded(passing, "job")])
+show_trend(passing)
