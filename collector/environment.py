@@ -107,10 +107,9 @@ def _kernel_cache() -> str:
 
 
 def _job() -> str | None:
-    """What the ranks that torchrun started share: its id, else the process of torchrun; None outside of it."""
+    """What the ranks that torchrun started share: the id of their job."""
     job = os.environ.get("TORCHELASTIC_RUN_ID")
-    # torch/distributed/run.py calls every job "none" that was given no --rdzv-id
-    return f"{socket.gethostname()}-{os.getppid()}" if job == "none" else job
+    return None if job == "none" else job  # so torch/distributed/run.py calls every job of a static rendezvous
 
 
 def _integer(variable: str) -> int | None:

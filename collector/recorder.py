@@ -262,8 +262,8 @@ def record(
     """Record every compile inside the context, and publish the run when it ends, however it ends.
 
     Torch's FX graph cache is off inside, since a hit would hide the decisions; `keep_caches` leaves it on. Runs of one
-    `group` share a line of the library. `strict` raises what goes wrong in a hook, which is otherwise counted. Raises AlreadyRecording inside another recording,
-    and StorageError when the store cannot be written.
+    `group` share a line of the library. `strict` raises what goes wrong in a hook, which is otherwise counted.
+    Raises AlreadyRecording inside another recording, and StorageError when the store cannot be written.
     """
     if _live:
         raise AlreadyRecording("this process is already recording a run: one recording at a time")

@@ -149,7 +149,7 @@ def chosen(page: Page, key: str, value: str) -> float:
 
 
 def dated(page: Page, key: str, days: int) -> float:
-    """Seconds until a day as bound has answered: so many days ago, typed into the field's year, month and day, and left."""
+    """Seconds until a day as bound has answered: so many days ago, typed into a field that is then left."""
     page.locator(f".st-key-{key} [data-type=year]").click()
     page.keyboard.type(time.strftime("%Y%m%d", time.gmtime(time.time() - days * 86_400)))
     return answered(page, lambda: [page.keyboard.press("Tab") for _ in range(3)])  # past what else the field holds
