@@ -52,12 +52,12 @@ class Series:
 Step = tuple[RunSummary, RunSummary]  # the run before on the same device, and the run
 
 
-def show_trend(runs: Sequence[RunSummary]) -> None:
-    """The picture for the one name that the filters leave, a job as one run; `runs` come newest first."""
+def show_trend(runs: Sequence[RunSummary], fold: str) -> None:
+    """The picture for the one name that the filters leave, a dot per line of `fold`; `runs` come newest first."""
     if len({(run.name, run.project) for run in runs}) != 1:
         style.note("Filter to one name to see how its figures went from run to run.", "trend")
         return
-    recent = [line.run for line in folded(runs, "job")[:MOST]][::-1]
+    recent = [line.run for line in folded(runs, fold)[:MOST]][::-1]
     usable = {name: series for name, series in every_series(recent).items() if len(series.values) > 1}
     if not usable:
         return

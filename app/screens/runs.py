@@ -23,6 +23,8 @@ FOLDING = (
 def answer(runs: list[RunSummary]) -> str:
     """The sentence."""
     measured = [run for run in runs if run.speed_up is not None]
+    if not measured:
+        return f"{style.plural(len(runs), 'run')}, none measured against eager."
     clear = [run for run in measured if not run.within_noise]
     faster = sum(run.speed_up is not None and run.speed_up > 1 for run in clear)
     return (
@@ -110,4 +112,4 @@ style.note(
     f"samples is coloured. Breaks and recompiles count the program's own calls. {disk_use(passing, runs)}",
     "runs",
 )
-show_trend(passing)
+show_trend(passing, lines.OWN if fold == lines.OWN else "job")
