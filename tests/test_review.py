@@ -133,8 +133,12 @@ def say(page: Page, text: str, *, on_finding: bool) -> None:
     """Add a note in the sidebar, on what is open; or on the page, on the first problem that was found."""
     form = page.locator('[data-testid="stMain"]')
     if on_finding:
-        form.get_by_role("combobox", name="About").click()
-        page.get_by_role("option").nth(1).click()
+        finding = page.get_by_role("option").nth(1)
+        for _ in range(20):  # what is drawn late above the field moves it, which closes its list
+            if not finding.is_visible():
+                form.get_by_role("combobox", name="About").click()
+                page.wait_for_timeout(500)
+        finding.click()
     else:
         page.locator(".st-key-note-here button").first.click()
         form = page.get_by_test_id("stPopoverBody")
