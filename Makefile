@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8501
 STORE ?= fusionscope-store
-WHAT ?= compile calls growth targets agree
+WHAT ?= compile calls growth targets agree library memory
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := collector storage app sample_models
@@ -24,7 +24,7 @@ lint: $(VENV)/.developing
 	@mkdir -p .types/fusionscope && ln -sfn $(PACKAGES:%=$(CURDIR)/%) -t .types/fusionscope  # mypy follows no editable install
 	cd .types && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml --namespace-packages --explicit-package-bases $(PACKAGES:%=-p fusionscope.%)
 
-bench: $(VENV)/.developing  ## what recording costs, in minutes: make bench, or one of them with make bench WHAT=growth
+bench: $(VENV)/.developing  ## what recording and the pages cost, in minutes: make bench, or one of them with make bench WHAT=growth
 	$(BIN)/python tests/bench.py $(WHAT)
 
 drift: $(VENV)/.developing  ## which hook targets another torch changes: make drift TORCH=2.14.1

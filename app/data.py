@@ -15,6 +15,7 @@ from fusionscope.storage import notes
 from fusionscope.storage.database import NotWritable, StorageError
 from fusionscope.storage.library import ImportReport, Library, default_address
 from fusionscope.storage.queries import findings, graphs, overview, runs
+from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.records import Finding
 
@@ -85,8 +86,11 @@ def tell_refusal() -> None:
 
 
 def import_inbox() -> ImportReport:
-    """Bring finished runs into the library; never waits for another importer. A read-only store stays as it is."""
-    if read_only():
+    """Bring finished runs into the library; never waits for another importer. A read-only store stays as it is.
+
+    Whether anything is to be done is asked without opening the library, which a page would otherwise do at each click.
+    """
+    if read_only() or not (library().has_news() or ask(queries.without_conclusions, 1)):
         return ImportReport([], 0, [])
     with st.spinner("Importing recorded runs …"):
         try:

@@ -27,8 +27,7 @@ def sidebar(runs: list[RunSummary], path: str) -> None:
         st.page_link(f"screens/{file}", label=title, query_params={"run": shown.run_id} if shown else None)
     if shown:
         choose_run(runs, shown)
-        with st.popover("Note on what is open", key="note-here", width="stretch"):
-            _notes.form(shown.run_id, _notes.what_is_open(path, shown.run_id), "here")
+        _notes.notes_here(path, shown.run_id)
 
 
 def choose_run(runs: list[RunSummary], shown: RunSummary) -> None:
@@ -79,6 +78,8 @@ def main() -> None:
         for name, reason in report.rejected:
             style.notice(f"{name} was not imported: {reason}", f"rejected-{name}")
         data.tell_refusal()
+        if shown := data.shown_run(runs):
+            _notes.show_linked(shown.run_id)
         page.run()
     except StorageError as error:
         style.notice(str(error))

@@ -53,6 +53,7 @@ METRICS = {
     "launch_gap_us": Metric("Device idle between kernels", "us"),
     "profiled_us": Metric("One call under the profiler", "us"),
     "first_call_s": Metric("First call, compiling included", "s"),
+    "compile_s": Metric("Compiling for the program's own calls", "s", of_eager=False),
     "break_even_calls": Metric("Calls until compiling pays", "count", of_eager=False),
     "max_abs_error": Metric("Largest difference from eager", "1", of_eager=False),
     "max_rel_error": Metric("Largest relative difference from eager", "1", of_eager=False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import platform
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from fusionscope.collector.targets.presence import present
 from fusionscope.collector.torch_facts import installed
+from fusionscope.storage.notes import default_author
 from fusionscope.storage.records import Run
 
 RANK, RANKS, GROUP = "CASE_RANK", "FUSIONSCOPE_RANKS", "FUSIONSCOPE_GROUP"  # what the ranks of a model file are told
@@ -26,6 +26,7 @@ def begin_run(
     name: str | None,
     *,
     project: str | None,
+    group: str | None,
     tags: Sequence[str],
     mode: str | None,
     dynamic: bool | None,
@@ -45,7 +46,7 @@ def begin_run(
         project=project,
         tags=tuple(tags),
         created_at=now,
-        author=_author(),
+        author=default_author(),
         status="complete",
         torch_version=str(torch.__version__),
         triton_version=installed("triton"),
@@ -57,7 +58,7 @@ def begin_run(
         dynamic=dynamic,
         rank=_integer(RANK) if RANK in os.environ else _integer("RANK"),
         world_size=_integer(RANKS) or _integer("WORLD_SIZE"),
-        group_id=os.environ.get(GROUP),
+        group_id=group or os.environ.get(GROUP) or _job(),
         git_commit=commit,
         git_branch=branch,
         git_dirty=dirty,
@@ -105,11 +106,10 @@ def _kernel_cache() -> str:
     return "warm" if any(Path(cache_dir()).iterdir()) else "cold"
 
 
-def _author() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return None
+def _job() -> str | None:
+    """What the ranks that torchrun started share: the id of their job."""
+    job = os.environ.get("TORCHELASTIC_RUN_ID")
+    return None if job == "none" else job  # so torch/distributed/run.py calls every job of a static rendezvous
 
 
 def _integer(variable: str) -> int | None:

@@ -245,6 +245,7 @@ def record(
     name: str | None = None,
     *,
     project: str | None = None,
+    group: str | None = None,
     tags: Sequence[str] = (),
     store: str | Path | None = None,
     mode: str | None = None,
@@ -260,9 +261,9 @@ def record(
 ) -> Iterator[Recording]:
     """Record every compile inside the context, and publish the run when it ends, however it ends.
 
-    Torch's FX graph cache is off inside, since a hit would hide the decisions; `keep_caches` leaves it on. `strict`
-    raises what goes wrong in a hook, which is otherwise counted. Raises AlreadyRecording inside another recording,
-    and StorageError when the store cannot be written.
+    Torch's FX graph cache is off inside, since a hit would hide the decisions; `keep_caches` leaves it on. Runs of one
+    `group` share a line of the library. `strict` raises what goes wrong in a hook, which is otherwise counted.
+    Raises AlreadyRecording inside another recording, and StorageError when the store cannot be written.
     """
     if _live:
         raise AlreadyRecording("this process is already recording a run: one recording at a time")
@@ -270,6 +271,7 @@ def record(
     run = environment.begin_run(
         name,
         project=project,
+        group=group,
         tags=tags,
         mode=mode,
         dynamic=dynamic,

@@ -88,6 +88,10 @@ class Library:
         """What is inconsistent in the library, a sentence each."""
         return self.ask(queries.inconsistencies)
 
+    def has_news(self) -> bool:
+        """Whether there is anything in the inbox: a run, or one that is being recorded."""
+        return self.inbox.is_dir() and any(self.inbox.iterdir())
+
     def import_inbox(self, progress: Callable[[int, int], None] | None = None) -> ImportReport:
         """Take every published run into the library, and those whose process died as partial runs.
 

@@ -105,7 +105,7 @@ def replay(con: DuckDBPyConnection, run_id: str) -> None:
 
 
 def default_author() -> str | None:
-    """Who writes where nobody is logged in: $FUSIONSCOPE_AUTHOR, else the user of this process."""
+    """Who records, and who writes where nobody is logged in: $FUSIONSCOPE_AUTHOR, else the user of this process."""
     try:
         return os.environ.get("FUSIONSCOPE_AUTHOR") or getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

@@ -1,4 +1,4 @@
-"""The Runs page over many runs: seconds from the page's shell to a usable page, and until a filter answers.
+"""The Runs page over many runs: seconds from the page's shell to a usable page, and until each filter answers.
 
 The library is made of the recorded runs that are shipped: each is imported as it is and then copied under other ids,
 names, moments, devices and versions. Of the copies' texts (code, sources) only those of the originals are kept.
@@ -6,9 +6,11 @@ names, moments, devices and versions. Of the copies' texts (code, sources) only 
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -23,7 +25,21 @@ from fusionscope.storage.records import TABLES
 SMALL = ("h200_mlp_weights", "h200_mlp_inline", "h200_spills")
 TEXTS = {"code", "output_code", "source", "text", "source_text"}
 TIMES = 5
-SEARCHES = ("model-1", "commit-49", "tag-7", "model-0", "commit-4")  # no two of them find as many runs
+NOT_RUNNING = '[data-testid="stApp"][data-test-script-state="notRunning"]'
+SEARCHES = ("model-1", "commit-49", "tag-7")
+CHOICES = {
+    "project": ("project-1", "project-2", "project-3"),
+    "name": ("model-1", "model-2", "model-3"),
+    "tag": ("tag-1", "tag-2", "tag-3"),
+    "device": ("NVIDIA A100", "NVIDIA H200", "AMD EPYC"),
+    "torch": ("2.11.0", "2.12.0", "2.13.0"),
+    "commit": ("commit-1", "commit-2", "commit-3"),
+    "author": ("author-1", "author-2", "author-3"),
+    "mode": ("default", "max-autotune", "reduce-overhead"),
+    "verdict": ("Looks good", "Needs work", "Regression"),
+    "status": ("partial", "complete"),
+}
+DATES = ("since", "until")
 
 
 def seconds(store: Path, runs: int) -> Iterator[str]:
@@ -31,16 +47,19 @@ def seconds(store: Path, runs: int) -> Iterator[str]:
     began = time.perf_counter()
     multiply(store, runs)
     size = (store / "library.duckdb").stat().st_size >> 20
-    yield f"made {runs:,} runs in {time.perf_counter() - began:.1f} s, {size} MiB"
+    yield f"made {runs:,} runs in {time.perf_counter() - began:.1f} s, {size} MiB; load {os.getloadavg()[0]:.1f}"
     with server(store) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         open_screen(page, address, "")  # the first reading of the library, and the browser's cache
         yield line("page usable after its shell", [opened(page, address) for _ in range(TIMES)])
-        empty = [rerun(page) for _ in range(TIMES)]
+        empty = [rerun(page, words) for words in (" ", "") * (TIMES // 2 + 1)]
         yield line("an empty rerun", empty)
-        found = [searched(page, words) for words in SEARCHES]
-        yield line("a search beyond it", [seconds - statistics.median(empty) for seconds in found])
+        yield "beyond it, until a filter has answered:"
+        usual = statistics.median(empty)
+        for name, taken in filtered(page):
+            yield line(f"  {name}", [seconds - usual for seconds in taken])
         page.close()
+    yield f"load {os.getloadavg()[0]:.1f}"
 
 
 def line(what: str, taken: list[float]) -> str:
@@ -54,42 +73,86 @@ def opened(page: Page, address: str) -> float:
     page.wait_for_selector('[data-testid="stApp"]')
     began = time.perf_counter()
     page.wait_for_selector('[data-testid="stDataFrame"] canvas')
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    page.wait_for_selector(NOT_RUNNING)
     taken = time.perf_counter() - began
     settle(page)
     return taken
 
 
-def rerun(page: Page) -> float:
-    """Seconds of a rerun that finds the same runs: another fold is chosen, of which no run has anything to fold."""
-    other = page.locator(".st-key-fold button").nth(2)
-    first = page.locator(".st-key-fold button").nth(0)
-    taken = []
-    for button in (other, first):
-        began = time.perf_counter()
-        button.click()
-        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="running"]')
-        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
-        taken.append(time.perf_counter() - began)
-        settle(page)
-    return statistics.mean(taken)
-
-
-def searched(page: Page, words: str) -> float:
-    """Seconds until the sentence counts what a search found."""
-    sentence = page.locator(".st-key-sentence")
-    before = sentence.inner_text()
-    field = page.locator(".st-key-q input")
-    field.fill(words)
+def rerun(page: Page, words: str) -> float:
+    """Seconds of a rerun that finds the same runs: a search for no words, spaces or none."""
+    page.locator(".st-key-q input").fill(words)
     began = time.perf_counter()
-    field.press("Enter")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="running"]')
+    page.wait_for_selector(NOT_RUNNING)
+    taken = time.perf_counter() - began
+    settle(page)
+    return taken
+
+
+def filtered(page: Page) -> Iterator[tuple[str, list[float]]]:
+    """Each filter's name, with the seconds until it has answered, by value; those of a choice add up."""
+    yield "search", [answered(page, partial(search, page, words)) for words in SEARCHES]
+    clear(page)
+    for key, values in CHOICES.items():
+        open_further(page, key)
+        yield key, [chosen(page, key, value) for value in values]
+        page.keyboard.press("Escape")
+        clear(page)
+    for key in DATES:
+        open_further(page, key)
+        yield key, [dated(page, key, days) for days in (3, 2, 1)]
+        clear(page)
+
+
+def open_further(page: Page, key: str) -> None:
+    """Open the popover, where the field of a filter is in it."""
+    field = page.locator(f".st-key-{key} label")
+    if not field.is_visible():
+        page.locator(".st-key-more-filters button").first.click()
+        field.wait_for()
+
+
+def clear(page: Page) -> None:
+    """Take all filters back."""
+    page.locator(".st-key-clear-filters button").click()
+    page.locator(".st-key-clear-filters").wait_for(state="detached")
+    settle(page)
+
+
+def answered(page: Page, act: Callable[[], object]) -> float:
+    """Seconds from an act until the sentence counts what was found and the script has ended."""
+    before = page.locator(".st-key-sentence").inner_text()
+    began = time.perf_counter()
+    act()
     page.wait_for_function(
         "before => (document.querySelector('.st-key-sentence') ?? {innerText: before}).innerText !== before", arg=before
     )
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    page.wait_for_selector(NOT_RUNNING)
     taken = time.perf_counter() - began
     settle(page)
     return taken
+
+
+def search(page: Page, words: str) -> None:
+    """Search for words."""
+    page.locator(".st-key-q input").fill(words)
+    page.keyboard.press("Enter")
+
+
+def chosen(page: Page, key: str, value: str) -> float:
+    """Seconds until a choice has answered."""
+    page.locator(f".st-key-{key} input").fill(value)
+    page.get_by_role("option", name=value, exact=True).wait_for()
+    return answered(page, lambda: page.keyboard.press("Enter"))
+
+
+def dated(page: Page, key: str, days: int) -> float:
+    """Seconds until a day as bound has answered: so many days ago, typed into a field that is then left."""
+    page.locator(f".st-key-{key} [data-type=year]").click()
+    page.keyboard.type(time.strftime("%Y%m%d", time.gmtime(time.time() - days * 86_400)))
+    return answered(page, lambda: [page.keyboard.press("Tab") for _ in range(3)])  # past what else the field holds
 
 
 def multiply(store: Path, runs: int) -> None:
@@ -99,6 +162,7 @@ def multiply(store: Path, runs: int) -> None:
     each = -(-(runs - len(originals)) // len(originals))
     for run_id in originals:
         library.write(_copy, run_id, each)
+    library.write(lambda con: con.execute(_VERDICTS))
 
 
 def _copy(con: duckdb.DuckDBPyConnection, run_id: str, times: int) -> None:
@@ -115,5 +179,14 @@ def _copy(con: duckdb.DuckDBPyConnection, run_id: str, times: int) -> None:
 
 _VARIED = """, 'model-' || (i % 200) AS name, 'project-' || (i % 12) AS project, ['tag-' || (i % 20)] AS tags,
     created_at - to_minutes(i * 7) AS created_at, '2.' || (11 + i % 4) || '.0' AS torch_version,
-    ['NVIDIA H200', 'NVIDIA A100', 'AMD EPYC'][1 + i % 3] AS device_name,
+    ['NVIDIA H200', 'NVIDIA A100', 'AMD EPYC'][1 + i % 3] AS device_name, 'author-' || (i % 9) AS author,
+    ['default', 'max-autotune', 'reduce-overhead'][1 + i % 3] AS mode,
+    CASE WHEN i % 10 < 4 THEN 'job-' || (i // 10) END AS group_id, CASE WHEN i % 10 < 4 THEN i % 10 END AS rank,
     CASE WHEN i % 40 = 0 THEN 'partial' ELSE status END AS status, 'commit-' || (i % 500) AS git_commit"""
+
+_VERDICTS = """
+INSERT INTO notes BY NAME
+SELECT run_id, run_id AS note_id, created_at, 'note' AS act, 'run' AS anchor_kind,
+    ['looks_good', 'needs_work', 'regression'][1 + row_number() OVER () % 3] AS verdict
+FROM runs WHERE hash(run_id) % 5 = 0
+"""

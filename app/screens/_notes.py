@@ -41,14 +41,37 @@ def what_is_open(page: str, run_id: str) -> list[Place]:
     return [*found, ("run", None)]
 
 
+def show_linked(run_id: str) -> None:
+    """The note that the address names, above what it is about; one sentence where the run has no such note."""
+    asked = st.query_params.get("note")
+    if asked is None:
+        return
+    linked = [note for note in data.ask(queries.pinned, run_id) if note.note_id == asked]
+    if not linked:
+        style.notice("The note that this address names was taken back, or is of another model.", "note")
+    for note in linked:
+        _remark(note, run_id, "linked")
+
+
+def notes_here(page: str, run_id: str) -> None:
+    """A popover with the notes on what is open, and the form to add one."""
+    places = what_is_open(page, run_id)
+    said = [note for note in data.ask(queries.pinned, run_id) if (note.anchor_kind, note.object_id) in places]
+    here = [note for note in said if note.object_id]  # those on the run as a whole are on its Overview
+    label = f"Notes on what is open · {len(here)}" if here else "Note on what is open"
+    with st.popover(label, key="note-here", width="stretch"):
+        for note in here:
+            _remark(note, run_id, "here")
+        form(run_id, places, "here")
+
+
 def show_notes(run_id: str) -> None:
     """The section of the overview: all that was said, each note with a door to its object, and the form."""
     said = data.ask(queries.pinned, run_id)
     style.section("Review", "review")
     style.note(_counted(said, run_id), "review")
-    lit = st.query_params.get("note")
     for note in said[:LISTED]:
-        _entry(note, run_id, lit=note.note_id == lit)
+        _remark(note, run_id, "review")
     failed = [("finding", finding.code) for finding in data.failed_findings(run_id)]
     form(run_id, [("run", None), *failed], "overview")
 
@@ -88,12 +111,14 @@ def _counted(said: list[PinnedNote], run_id: str) -> str:
     return ", ".join(parts) + (f"; of {gone} the object is gone" if gone else "") + "."
 
 
-def _entry(note: PinnedNote, run_id: str, *, lit: bool) -> None:
-    """One note: verdict and text as plain text, who and when in grey, a door to its object."""
-    with st.container(key=f"remark-{'lit' if lit else 'plain'}-{note.verdict}-{note.note_id}"):
+def _remark(note: PinnedNote, run_id: str, where: str) -> None:
+    """A note: verdict and text as plain text, who and when in grey; in the review, a door to its object."""
+    with st.container(key=f"remark-{where}-{note.verdict}-{note.note_id}"):
         st.text(": ".join(filter(None, (VERDICTS.get(note.verdict or ""), note.text))))
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(_signature(note, run_id))
+            if where != "review":
+                return
             _door(note, run_id)
             if note.run_id == run_id and not data.read_only():
                 key, args = f"withdraw-{note.note_id}", (notes.withdraw, note.note_id, data.author())
@@ -108,13 +133,12 @@ def _signature(note: PinnedNote, run_id: str) -> str:
 
 
 def _door(note: PinnedNote, run_id: str) -> None:
-    """A link to what the note is about, in the run that is shown."""
-    if note.object_id is None:
-        return
-    graph, _, name = note.object_id.rpartition("/")
-    match note.anchor_kind:
+    """A link to the note at what it is about, in the run that is shown."""
+    place = note.object_id or ""
+    graph, _, name = place.rpartition("/")
+    match note.anchor_kind if place else "run":
         case "kernel":
-            style.door("Kernels", "kernels", run_id, kernel=note.object_id, note=note.note_id)
+            style.door("Kernels", "kernels", run_id, kernel=place, note=note.note_id)
         case "fusion_group":
             style.door("Fusion", "fusion", run_id, graph=graph, node=name, note=note.note_id)
         case "refusal":
@@ -123,4 +147,6 @@ def _door(note: PinnedNote, run_id: str) -> None:
         case "buffer":
             style.door("Memory", "memory", run_id, graph=graph, block=name, note=note.note_id)
         case "peak":
-            style.door("Memory", "memory", run_id, graph=note.object_id, note=note.note_id)
+            style.door("Memory", "memory", run_id, graph=place, note=note.note_id)
+        case _:
+            style.door("Link", "overview", run_id, note=note.note_id)

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qsl, urlencode
+from collections.abc import Sequence
+from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
 
 from fusionscope.app import data, style
+from fusionscope.app.screens._run_filters import KEYS, set_filters
+from fusionscope.app.screens._run_rows import Line, unfolded
 from fusionscope.storage import notes
 from fusionscope.storage.queries import notes as queries
 from fusionscope.storage.queries.runs import RunSummary
-from fusionscope.storage.records import SavedView
 
 
-def acts(ticked: Sequence[RunSummary]) -> None:
-    """The row of buttons below the table: compare two, change one or several."""
+def acts(ticked: Sequence[Line], fold: str) -> None:
+    """The row of buttons below the table: compare two lines, change all runs of one or several."""
+    runs = [run for line in ticked for run in line.runs]
     with st.container(key="acts", horizontal=True, vertical_alignment="center", gap="small"):
         if len(ticked) == 2:
-            newer, older = sorted(ticked, key=lambda run: run.created_at, reverse=True)
+            newer, older = sorted((line.run for line in ticked), key=lambda run: run.created_at, reverse=True)
             if st.button("Compare", type="primary", key="compare"):
                 st.switch_page("screens/diff.py", query_params={"run": newer.run_id, "against": older.run_id})
-        if data.read_only():
-            return
-        st.text(style.plural(len(ticked), "run"))
-        with st.popover("Tag"):
-            _worded(ticked, "tag", "Tag")
-            _worded(ticked, "untag", "Take off a tag")
-        if len(ticked) == 1:
-            with st.popover("Rename"):
-                _worded(ticked, "rename", "New name", ticked[0].name)
-        archived = all(run.archived for run in ticked)
-        label, act = ("Bring out of the archive", "unarchive") if archived else ("Archive", "archive")
-        st.button(label, key="archive", on_click=_each, args=(ticked, act))
-        st.button("Delete", key="delete", on_click=_each, args=(ticked, "delete"))
+        if len(ticked) == 1 and len(runs) > 1:
+            label, asked = f"Show its {style.number(len(runs))} runs", unfolded(ticked[0], fold)
+            st.button(label, key="unfold", on_click=set_filters, args=(asked,))
+        if not data.read_only():
+            _changes(runs)
+
+
+def _changes(runs: Sequence[RunSummary]) -> None:
+    st.text(style.plural(len(runs), "run"))
+    with st.popover("Tag"):
+        _worded(runs, "tag", "Tag")
+        _worded(runs, "untag", "Take off a tag")
+    if len(runs) == 1:
+        with st.popover("Rename"):
+            _worded(runs, "rename", "New name", runs[0].name)
+    archived = all(run.archived for run in runs)
+    label, act = ("Bring out of the archive", "unarchive") if archived else ("Archive", "archive")
+    st.button(label, key="archive", on_click=_each, args=(runs, act))
+    st.button("Delete", key="delete", on_click=_each, args=(runs, "delete"))
 
 
 def undo_delete() -> None:
@@ -53,13 +61,14 @@ def undo_delete() -> None:
                 st.button("Bring back", key="do-restore", disabled=not chosen, on_click=_restore, args=(chosen,))
 
 
-def views(filters: Mapping[str, object]) -> None:
-    """A popover with the views that are kept, and a field to keep the present one."""
+def views() -> None:
+    """A popover with the views that are kept, and a field to keep the present filters."""
     kept = data.ask(queries.saved_views, "")
-    with st.popover("Views", width=130):
+    with st.popover("Views"):
         for number, view in enumerate(kept):
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.button(style.plain(view.name), key=f"view-{number}", on_click=_open, args=(view, list(filters)))
+                asked = parse_qs(view.query or "")
+                st.button(style.plain(view.name), key=f"view-{number}", on_click=set_filters, args=(asked,))
                 if not data.read_only():
                     given_up = (view.name, None)
                     st.button("Give up", key=f"give-up-{number}", type="tertiary", on_click=_keep, args=given_up)
@@ -67,33 +76,18 @@ def views(filters: Mapping[str, object]) -> None:
             st.text("No view is kept yet.")
         if not data.read_only():
             name = st.text_input("Keep the present filters as", key="view-name")
-            present = urlencode({key: value for key, value in filters.items() if value}, doseq=True)
-            st.button("Keep", key="keep-view", disabled=not name.strip(), on_click=_keep, args=(name, present))
+            present = {key: st.session_state.get(key) for key in (*KEYS, "fold")}
+            query = urlencode({key: value for key, value in present.items() if value}, doseq=True)
+            st.button("Keep", key="keep-view", disabled=not name.strip(), on_click=_keep, args=(name, query))
 
 
 def _keep(name: str, query: str | None) -> None:
     data.change(notes.keep_view, name, "", query, data.author())
 
 
-def _open(view: SavedView, keys: Sequence[str]) -> None:
-    """Set the filters as the view has them, before the page is drawn."""
-    asked: dict[str, list[str]] = {}
-    for key, value in parse_qsl(view.query or ""):
-        asked.setdefault(key, []).append(value)
-    for key in keys:
-        present = st.session_state.get(key)
-        values = asked.get(key, [])
-        if isinstance(present, list):
-            st.session_state[key] = values
-        elif isinstance(present, bool):
-            st.session_state[key] = values == ["True"]
-        elif values or isinstance(present, str):
-            st.session_state[key] = values[0] if values else ""
-
-
-def _worded(ticked: Sequence[RunSummary], act: str, label: str, present: str = "") -> None:
+def _worded(runs: Sequence[RunSummary], act: str, label: str, present: str = "") -> None:
     word = st.text_input(label, value=present, key=f"word-{act}")
-    st.button(label, key=f"do-{act}", disabled=not word.strip(), on_click=_each, args=(ticked, act, word))
+    st.button(label, key=f"do-{act}", disabled=not word.strip(), on_click=_each, args=(runs, act, word))
 
 
 def _each(runs: Sequence[RunSummary], act: str, word: str | None = None) -> None:

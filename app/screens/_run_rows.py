@@ -1,75 +1,74 @@
-"""Runs as lines of a table: filtered, folded into groups, each with the trend of its name."""
+"""Runs as lines of a table: folded into groups, each with the trend of its name."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusionscope.app import style
 from fusionscope.app.screens._notes import VERDICTS
 from fusionscope.storage.queries.runs import RunSummary
 
-FOLDS = ("ranks", "name", "nothing")
 TREND = 12  # runs
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What the filters above the table let through; empty lets everything through."""
-
-    words: str = ""
-    projects: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    torches: tuple[str, ...] = ()
-    statuses: tuple[str, ...] = ()
-    archived: bool = False
-
-    def let_through(self, run: RunSummary) -> bool:
-        """Whether a run passes all of them."""
-        choices = (
-            (self.projects, run.project),
-            (self.names, run.name),
-            (self.devices, run.device),
-            (self.torches, run.torch_version),
-            (self.statuses, run.status),
-        )
-        return (
-            (self.archived or not run.archived)
-            and all(not chosen or value in chosen for chosen, value in choices)
-            and (not self.tags or bool(set(self.tags).intersection(run.tags)))
-            and (not self.words or self.words.lower() in _text(run))
-        )
-
-
-def _text(run: RunSummary) -> str:
-    """What the search looks at."""
-    said = (run.name, run.run_id, run.project, run.device, run.mode, run.torch_version, run.author, run.git_commit)
-    return " ".join(filter(None, (*said, *run.tags, run.worst, run.verdict))).lower()
+OWN = "run"  # the fold that folds nothing
 
 
 @dataclass(frozen=True)
 class Line:
-    """A run that stands for `count` runs."""
+    """Runs that share a line of the table, and the one of them whose figures it shows."""
 
     run: RunSummary
-    count: int
+    runs: Sequence[RunSummary]
 
 
-def folded(runs: Sequence[RunSummary], fold: str) -> list[Line]:
-    """The ranks of a job as one line, or all runs of a name as their latest; `runs` come newest first."""
-    if fold == "nothing":
-        return [Line(run, 1) for run in runs]
+def _job(run: RunSummary) -> object:
+    """The ranks of a job, or what was recorded under one `--group`."""
+    return run.group_id or run.run_id
+
+
+def _commit(run: RunSummary) -> object:
+    """The same code in the same place: what differs is how it was compiled. Without a commit a run is by itself."""
+    same = (run.name, run.project, run.git_commit, run.torch_version, run.device)
+    return same if run.git_commit else run.run_id
+
+
+def _name(run: RunSummary) -> object:
+    return run.name, run.project
+
+
+FOLDS: Mapping[str, Callable[[RunSummary], object]] = {
+    "job": _job,
+    "commit": _commit,
+    "name": _name,
+    OWN: lambda run: run.run_id,
+}
+
+
+def folded(runs: Iterable[RunSummary], fold: str) -> list[Line]:
+    """Runs, newest first, as lines: a name stands for its latest run, other groups for rank 0 or else the fastest."""
     groups: dict[object, list[RunSummary]] = defaultdict(list)
     for run in runs:
-        ranks = run.group_id or run.run_id
-        groups[(run.name, run.project) if fold == "name" else ranks].append(run)
+        groups[FOLDS[fold](run)].append(run)
+    newest = fold == "name"
     return [
-        Line(min(group, key=lambda run: run.rank or 0) if fold == "ranks" else group[0], len(group))
-        for group in groups.values()
+        Line(group[0] if newest or len(group) == 1 else min(group, key=_precedence), group) for group in groups.values()
     ]
+
+
+def _precedence(run: RunSummary) -> tuple[int, float]:
+    return run.rank or 0, float("inf") if run.compiled_us is None else run.compiled_us
+
+
+def unfolded(line: Line, fold: str) -> dict[str, list[str]]:
+    """The filters that leave the runs of a line, each with a line of its own."""
+    run = line.run
+    same = {"name": run.name, "project": run.project}
+    if fold == "commit":
+        same |= {"commit": run.git_commit and run.git_commit[:10], "torch": run.torch_version, "device": run.device}
+    asked = {"q": run.group_id} if fold == "job" else same
+    return {"fold": [OWN]} | {key: [value] for key, value in asked.items() if value}
 
 
 Series = Mapping[tuple[str, str | None, str | None], list[float]]
@@ -89,19 +88,32 @@ def _series(run: RunSummary) -> tuple[str, str | None, str | None]:
     return run.name, run.project, run.device
 
 
+def compiled_with(run: RunSummary) -> str:
+    """The mode and the options of torch.compile that the run was recorded with."""
+    try:
+        recorded = json.loads(run.options or "{}")
+        options = [f"{key}={value}" for key, value in recorded.get("options", ())]
+        dynamic = [f"dynamic={recorded['dynamic']}"] if "dynamic" in recorded else []
+    except (ValueError, TypeError, AttributeError):  # a run from elsewhere may hold anything
+        options, dynamic = [], []
+    mode = [] if run.mode in (None, "default") and (options or dynamic) else [run.mode or "default"]
+    return ", ".join((*mode, *dynamic, *options))
+
+
 def row(line: Line, series: Series) -> dict[str, object]:
     """A line of the table; figures stay numbers so that they sort."""
     run = line.run
     latencies = series.get(_series(run), [])
     return {
         "run": run.name,
-        "runs": line.count,
+        "runs": len(line.runs),
+        "status": "" if run.status == "complete" else run.status,
         "age": style.age(run.created_at),
         "verdict": VERDICTS.get(run.verdict or "", ""),
         "project": run.project,
         "device": style.short(run.device or style.MISSING, 22),
         "torch": run.torch_version,
-        "mode": run.mode or "default",
+        "mode": compiled_with(run),
         "speed-up": run.speed_up,
         "compiled": run.compiled_us,
         "trend": latencies if len(latencies) > 1 else None,
@@ -112,13 +124,12 @@ def row(line: Line, series: Series) -> dict[str, object]:
         "spills": run.spill_bytes,
         "worst finding": run.worst or ("" if run.problems is None else "none"),
         "tags": ", ".join(run.tags),
-        "status": run.status,
     }
 
 
 def unused(rows: Sequence[Mapping[str, object]]) -> set[str]:
     """Columns that would say nothing: empty throughout, or the ordinary case on every line."""
-    ordinary = {"runs": 1, "mode": "default", "status": "complete", "spills": 0}
+    ordinary = {"runs": 1, "mode": "default", "spills": 0}
     return {title for title in rows[0] if all(row[title] in (None, "", ordinary.get(title)) for row in rows)}
 
 
@@ -141,4 +152,20 @@ FORMATS = {
     "recompiles": style.number,
     "spills": style.size,
     "runs": style.number,
+}
+WIDTHS = {  # px; what is cut in a cell cannot be compared
+    "run": 130,
+    "runs": 50,
+    "age": 66,
+    "verdict": 88,
+    "project": 76,
+    "torch": 82,
+    "speed-up": 68,
+    "compiled": 68,
+    "peak Δ": 70,
+    "kernels": 58,
+    "breaks": 52,
+    "recompiles": 76,
+    "spills": 62,
+    "worst finding": 140,
 }

@@ -37,6 +37,7 @@ def add_recording(parser: ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("--name", help="name of the run (default: the file's or the model's)")
     parser.add_argument("--project", help="project that the run belongs to")
+    parser.add_argument("--group", help="runs of one group, such as those of a sweep, share a line of the library")
     parser.add_argument("--tag", dest="tags", metavar="TAG", action="append", default=[], help="a tag; may be repeated")
     parser.add_argument(
         "--keep-caches", action="store_true", help="leave torch's compile caches on: a hit hides decisions"

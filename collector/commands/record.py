@@ -124,6 +124,7 @@ def _record(model: ModelFile, built: Build, options: Namespace) -> tuple[str, Pa
     with record(
         options.name or model.name,
         project=options.project,
+        group=options.group,
         tags=tuple(options.tags),
         store=options.store,
         mode=options.mode,

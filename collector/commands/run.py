@@ -77,6 +77,7 @@ class Session:
             record(
                 options.name or Path(program.target).stem,
                 project=options.project,
+                group=options.group,
                 tags=tuple(options.tags),
                 store=options.store,
                 source_path=program.file,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.records import Compile, CompilePhase, HookStatus, Run
+from fusionscope.storage.records import HookStatus, Run
 
 
 def run(con: DuckDBPyConnection, run_id: str) -> Run:
@@ -26,22 +26,26 @@ def hooks(con: DuckDBPyConnection, run_id: str) -> list[HookStatus]:
 
 
 def compile_seconds(con: DuckDBPyConnection, run_id: str) -> float | None:
-    """Seconds spent compiling for the program's own calls; None when no compile was timed.
-
-    The union of the intervals of compiles and their phases: a backward graph is compiled later than its frame.
-    """
-    own = [c for c in records_of(con, Compile, run_id) if c.phase == "drive"]
-    ids = {c.compile_id for c in own}
-    phases = [p for p in records_of(con, CompilePhase, run_id) if p.compile_id in ids]
-    spans = [(p.start_s, p.start_s + p.duration_s) for p in phases]
-    spans += [(c.start_s, c.start_s + c.duration_s) for c in own if c.start_s is not None and c.duration_s is not None]
-    return _covered(spans) if spans else None
+    """Seconds spent compiling for the program's own calls; None when no compile was timed."""
+    found = con.execute(COMPILE_SECONDS, [[run_id]]).fetchone()
+    return None if found is None else found[1]
 
 
-def _covered(spans: list[tuple[float, float]]) -> float:
-    """Length of the union of intervals: nested and parallel ones count once."""
-    total, reached = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+# Of each run of a list, the length of the union of the intervals of compiles and their phases: phases lie within each
+# other and beside each other, and a backward graph is compiled later than its frame.
+COMPILE_SECONDS = """
+WITH own AS (SELECT * FROM compiles WHERE run_id IN (SELECT unnest($1)) AND phase = 'drive'),
+spans AS (
+    SELECT run_id, start_s, start_s + duration_s AS end_s FROM own WHERE start_s + duration_s IS NOT NULL
+    UNION ALL
+    SELECT run_id, p.start_s, p.start_s + p.duration_s FROM compile_phases p JOIN own USING (run_id, compile_id)
+),
+reaching AS (
+    SELECT *, max(end_s) OVER (
+        PARTITION BY run_id ORDER BY start_s, end_s ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS reached
+    FROM spans
+)
+SELECT run_id, sum(greatest(0, end_s - greatest(start_s, coalesce(reached, start_s)))) AS seconds
+FROM reaching GROUP BY run_id
+"""

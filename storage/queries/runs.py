@@ -27,6 +27,7 @@ class RunSummary:
     threads: int | None
     torch_version: str | None
     mode: str | None
+    options: str | None  # JSON: what the run was recorded with
     rank: int | None
     group_id: str | None  # shared by the ranks of one job
     git_commit: str | None
@@ -89,7 +90,7 @@ WITH verdicts AS (
     GROUP BY run_id
 )
 SELECT runs.run_id, name, project, coalesce(tags, []) AS tags, created_at, author, status, status_reason, device_kind,
-    device_name, threads, torch_version, mode, rank, group_id, git_commit, archived_at IS NOT NULL AS archived,
+    device_name, threads, torch_version, mode, options, rank, group_id, git_commit, archived_at IS NOT NULL AS archived,
     coalesce(compiles, 0) AS compiles, breaks, recompiles, coalesce(graphs, 0) AS graphs, kernel_calls, refusals,
     spill_bytes, eager_us, compiled_us, eager_kernels, compiled_kernels, eager_peak_bytes, compiled_peak_bytes,
     plan_peak_bytes, within_noise, problems, worst, verdict, facts
