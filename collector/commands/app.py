@@ -39,6 +39,8 @@ def run(options: Namespace) -> int:
     """Become the Streamlit server; its working folder and the terminal's signals stay what they are."""
     library = Library(options.store or default_address())
     script = app_folder() / "streamlit_app.py"
+    if options.login and find_spec("authlib") is None:
+        raise CommandError("a login needs Authlib: pip install 'fusionscope[login]'")
     require_free(options.address, options.port)
     say(f"the dashboard of {library.store} is at http://{options.address}:{options.port} (Ctrl-C stops it)")
     arguments = [f"--server.port={options.port}", f"--server.address={options.address}"]
