@@ -17,6 +17,7 @@ from test_app import texts
 
 from fusionscope.storage.library import Library
 
+LISTENS = "127.0.0.2"
 NAME = "Ada **L** <b onclick=x>[x](http://evil.example)</b>"
 SECRETS = """[auth]
 redirect_uri = "{address}/oauth2callback"
@@ -49,11 +50,11 @@ def provider() -> Iterator[str]:
 def team_server(folder: Path, store: Path, provider: str, *options: str) -> Iterator[str]:
     """`fusionscope app --login` as docs/team.md says, its secrets in the folder that it starts from."""
     port = free_port()
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://{LISTENS}:{port}"
     (folder / ".streamlit").mkdir()
     (folder / ".streamlit" / "secrets.toml").write_text(SECRETS.format(address=address, provider=provider))
     command = [sys.executable, "-m", "fusionscope.collector.cli", "app", "--login", "--port", str(port)]
-    with serving([*command, "--store", str(store), *options], f"{address}/_stcore/health", folder):
+    with serving([*command, "--address", LISTENS, "--store", str(store), *options], f"{address}/_stcore/health", folder):
         yield address
 
 

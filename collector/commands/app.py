@@ -44,8 +44,8 @@ def run(options: Namespace) -> int:
     require_free(options.address, options.port)
     say(f"the dashboard of {library.store} is at http://{options.address}:{options.port} (Ctrl-C stops it)")
     arguments = [f"--server.port={options.port}", f"--server.address={options.address}"]
-    if options.allow_host:
-        arguments += [f"--server.allowedHosts={name}" for name in ("localhost", HOST, *options.allow_host)]
+    hosts = ("localhost", HOST, options.address, *options.allow_host)  # other names: DNS rebinding
+    arguments += [f"--server.allowedHosts={name}" for name in dict.fromkeys(hosts)]
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true", *arguments]
     command.append("--browser.gatherUsageStats=false")
     settings = {"FUSIONSCOPE_STORE": str(library.store)}
