@@ -178,7 +178,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def verify(folder: Path) -> Manifest:
     """The manifest of a bundle whose every table was read and agrees with it; raises a StorageError."""
-    if strange := [path.name for path in folder.iterdir() if path.is_symlink() or not path.is_file()]:
+    members = folder.iterdir() if folder.is_dir() else ()
+    if strange := [path.name for path in members if path.is_symlink() or not path.is_file()]:
         raise BadBundle(f"{folder.name} is not a run bundle: it holds {strange[0]!r:.80}, which is no plain file.")
     manifest = read_manifest(folder)
     if not is_run_id(manifest.run_id):

@@ -54,7 +54,9 @@ def team_server(folder: Path, store: Path, provider: str, *options: str) -> Iter
     (folder / ".streamlit").mkdir()
     (folder / ".streamlit" / "secrets.toml").write_text(SECRETS.format(address=address, provider=provider))
     command = [sys.executable, "-m", "fusionscope.collector.cli", "app", "--login", "--port", str(port)]
-    with serving([*command, "--address", LISTENS, "--store", str(store), *options], f"{address}/_stcore/health", folder):
+    with serving(
+        [*command, "--address", LISTENS, "--store", str(store), *options], f"{address}/_stcore/health", folder
+    ):
         yield address
 
 
