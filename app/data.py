@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import streamlit as st
 from duckdb import DuckDBPyConnection
 
-from fusionscope.app import style
+from fusionscope.app import login, style
 from fusionscope.storage import notes
 from fusionscope.storage.database import NotWritable, StorageError
 from fusionscope.storage.library import ImportReport, Library, default_address
@@ -61,11 +61,8 @@ def read_only() -> bool:
 
 
 def author() -> str | None:
-    """Who writes notes: the login's name or address where there is one, else the name that this process has."""
-    if getattr(st.user, "is_logged_in", False):
-        name = st.user.get("name") or st.user.get("email")
-        return None if name is None else str(name)
-    return notes.default_author()
+    """Who writes notes: who is logged in, else the name that this process has."""
+    return login.name() if login.required() else notes.default_author()
 
 
 def change(what: Callable[Concatenate[DuckDBPyConnection, P], object], *args: P.args, **kwargs: P.kwargs) -> None:

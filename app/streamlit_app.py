@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from fusionscope.app import data, style
+from fusionscope.app import data, login, style
 from fusionscope.app.screens import PAGES, _notes
 from fusionscope.storage.database import StorageError
 from fusionscope.storage.queries.runs import RunSummary
@@ -55,26 +54,19 @@ def screen(title: str, path: str, file: str) -> Page:
     return st.Page(HERE / "screens" / file, title=title, url_path=path or None, default=not path)
 
 
-def require_login() -> None:
-    """Stop at a button for who is not logged in, where $FUSIONSCOPE_LOGIN asks for it."""
-    if os.environ.get("FUSIONSCOPE_LOGIN") and not st.user.get("is_logged_in"):
-        style.sentence("Fusionscope shows this library to those who log in.")
-        st.button("Log in", on_click=st.login)
-        st.stop()
-
-
 def main() -> None:
     """Draw the page: frame, sidebar, then the screen that was asked for."""
     icon = str(HERE / "static" / "icon.svg")  # a named icon would be fetched from Google's servers
     st.set_page_config("Fusionscope", icon, layout="wide", initial_sidebar_state=SIDEBAR_PX)
     st.html(HERE / "static" / "frame.css")
-    require_login()
+    login.require()
     page = st.navigation([screen(*words) for words in PAGES], position="hidden")
     try:
         report = data.import_inbox()
         runs = data.run_choice()  # outside the sidebar, so that a wait shows where one looks
         with st.sidebar:
             sidebar(runs, page.url_path)
+            login.log_out()
         for name, reason in report.rejected:
             style.notice(f"{name} was not imported: {reason}", f"rejected-{name}")
         data.tell_refusal()

@@ -24,6 +24,7 @@ from fusionscope.storage.records import TABLE_OF, TABLES
 MANIFEST = "manifest.json"
 FORMAT = "fusionscope-run"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_VERSIONS = 1 << 16  # more than there will be
 _MANIFEST_LIMIT = 1 << 16  # bytes
 _UNPACKED_LIMIT = 4 << 30  # bytes
 _ROWS_LIMIT = 5_000_000  # of a table; a recording keeps a tenth of that (collector/row_limit.py)
@@ -55,10 +56,11 @@ def encode(record: Any) -> bytes:
     """The record as a JSON line; raises TypeError or ValueError naming a field whose value does not fit its column."""
     table = TABLE_OF[type(record)]
     row: dict[str, object] = {}
+    required = schema.required(table)
     try:
         for name, convert in _converters(table):
             value = getattr(record, name)
-            row[name] = None if value is None else convert(value)
+            row[name] = None if value is None and name not in required else convert(value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{table}.{name} is {schema.columns(table)[name]}, but got {value!r:.80}") from error
     line = _to_line(row)
@@ -102,6 +104,13 @@ _TO_JSON: dict[str, Callable[[Any], object]] = {
     "BOOLEAN": bool,
     "TIMESTAMP": datetime.isoformat,
     "VARCHAR[]": lambda texts: list(map(_text, texts)),
+}
+
+
+_NEVER = {
+    "DOUBLE": "NOT isfinite({})",
+    "TIMESTAMP": "{} NOT BETWEEN '1970-01-01' AND '9999-01-01'",
+    "VARCHAR[]": "len({0}) <> list_count({0})",  # NULL in the list
 }
 
 
@@ -156,10 +165,11 @@ def read_manifest(folder: Path) -> Manifest:
             found = json.loads(file.read(_MANIFEST_LIMIT))
         if found["format"] != FORMAT:
             raise ValueError
-        manifest = Manifest(
-            str(found["run_id"]), int(found["schema_version"]), {str(k): int(v) for k, v in found["rows"].items()}
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        rows = {str(table): operator.index(count) for table, count in found["rows"].items()}
+        manifest = Manifest(str(found["run_id"]), operator.index(found["schema_version"]), rows)
+        if not 0 < manifest.schema_version < _VERSIONS:
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadBundle(f"{folder.name} is not a run bundle: its {MANIFEST} is missing or damaged.") from error
     if manifest.schema_version > schema.VERSION:
         raise NewerVersion(f"The bundle {folder.name}", manifest.schema_version)
@@ -168,6 +178,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 def verify(folder: Path) -> Manifest:
     """The manifest of a bundle whose every table was read and agrees with it; raises a StorageError."""
+    members = folder.iterdir() if folder.is_dir() else ()
+    if strange := [path.name for path in members if path.is_symlink() or not path.is_file()]:
+        raise BadBundle(f"{folder.name} is not a run bundle: it holds {strange[0]!r:.80}, which is no plain file.")
     manifest = read_manifest(folder)
     if not is_run_id(manifest.run_id):
         raise BadBundle(f"The bundle {folder.name} names its run {manifest.run_id!r:.80}, which is no run id.")
@@ -190,11 +203,25 @@ def _verify_table(con: duckdb.DuckDBPyConnection, folder: Path, table: str, run_
         expected = {"run_id": "VARCHAR", **schema.columns(table)}
         if wrong := [name for name in found if found[name] != expected.get(name)]:
             raise BadBundle(f"The bundle {folder.name} has an unexpected column: {table}.{wrong[0]!s:.80}.")
-        counted = con.execute(f"SELECT count(*), count(*) FILTER (run_id = ?) FROM {source}", [run_id]).fetchone()
+        impossible = {name: test for name, test in _impossible(table).items() if name in found}
+        counts = ["count(*)", "count(*) FILTER (run_id = ?)", *(f"count(*) FILTER ({t})" for t in impossible.values())]
+        all_rows, of_run, *wrong_rows = con.execute(f"SELECT {', '.join(counts)} FROM {source}", [run_id]).fetchall()[0]
     except duckdb.Error as error:
         raise BadBundle(f"The bundle {folder.name} is damaged: {table}.parquet cannot be read.") from error
-    if counted != (rows, rows):
+    if (all_rows, of_run) != (rows, rows):
         raise BadBundle(f"The bundle {folder.name} is damaged: {table} does not hold the {rows} rows that it should.")
+    if wrong := [name for name, count in zip(impossible, wrong_rows, strict=True) if count]:
+        raise BadBundle(f"The bundle {folder.name} holds a value that no recording has, in {table}.{wrong[0]}.")
+
+
+@cache
+def _impossible(table: str) -> dict[str, str]:
+    """Conditions, by column, of values that `encode` never writes and that Python or a screen cannot hold."""
+    tests = {name: [f"{name} IS NULL"] for name in schema.required(table)}
+    for name, kind in schema.columns(table).items():
+        if kind in _NEVER:
+            tests.setdefault(name, []).append(_NEVER[kind].format(name))
+    return {name: " OR ".join(conditions) for name, conditions in tests.items()}
 
 
 def load(con: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest) -> None:
@@ -248,7 +275,9 @@ def unpack(source: Path, folder: Path) -> None:
             members = archive.infolist()
             if unknown := [member.filename for member in members if member.filename not in allowed]:
                 raise BadBundle(f"{source.name} is not a run bundle: it holds {unknown[0]!r:.80}.")
-            if len(members) > len(allowed) or sum(member.file_size for member in members) > _UNPACKED_LIMIT:
+            if len(members) > len({member.filename for member in members}):
+                raise BadBundle(f"{source.name} is not a run bundle: it holds a file twice.")
+            if sum(member.file_size for member in members) > _UNPACKED_LIMIT:
                 raise BadBundle(f"{source.name} is not a run bundle: it is too large.")
             archive.extractall(folder, members)
     except OSError as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,9 +17,7 @@ from fusionscope.storage import schema
 _Config = dict[str, str | bool | int | float | list[str]]
 
 LOCK_TIMEOUT_S = 10.0
-_RETRY_S = 0.02
-# DuckDB gives two writers of one process the same database; between processes its file lock keeps them apart.
-_writer = threading.Lock()
+_RETRY_S = 0.01
 
 # Storage version: so that DuckDB 1.5 reads what 2.x wrote.
 _WRITING: _Config = {"storage_compatibility_version": "v1.5.0"}
@@ -81,7 +79,7 @@ def open_for_writing(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[
     """Open the library at `path` alone, made or upgraded to this version; raises a StorageError."""
     with writable(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _sole_writer(path, timeout_s):
+    with _held(path, fcntl.LOCK_EX, timeout_s):
         if not path.exists():
             _make(path)
         with closing(_connect(path, read_only=False, timeout_s=timeout_s)) as con:
@@ -93,27 +91,71 @@ def open_for_writing(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[
                 raise _explained(path, error) from error
 
 
+@contextmanager
+def _held(path: Path, how: int, timeout_s: float) -> Iterator[None]:
+    """Hold the library at `path` alone (LOCK_EX) or beside others who read it (LOCK_SH); raises Locked.
+
+    DuckDB's own lock comes too late: 2.0.1 reads the file's header and only then locks the file, and so overwrites
+    what another process writes between the two. Who waits for the library has the turn: nobody else takes it first.
+    """
+    deadline = time.monotonic() + timeout_s
+    with _lock_file(path.with_name(".in-use")) as library:
+        with _lock_file(path.with_name(".turn")) as turn:
+            for lock, kind in ((turn, fcntl.LOCK_EX), (library, how)):
+                while not _taken(lock, kind):
+                    if time.monotonic() > deadline:
+                        raise Locked(path)
+                    time.sleep(_RETRY_S)
+        yield
+
+
+@contextmanager
+def _lock_file(path: Path) -> Iterator[int | None]:
+    """A file that is there to be locked; None where it can be neither opened nor made."""
+    try:
+        lock = os.open(path, os.O_CREAT | os.O_RDONLY, 0o644)
+    except OSError:  # in a folder that is only read
+        yield None
+        return
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _taken(lock: int | None, how: int) -> bool:
+    try:
+        if lock is not None:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _make(path: Path) -> None:
     """An empty library, made aside: a disk that is full must not leave half of one behind."""
     with tempfile.TemporaryDirectory(prefix=".library-", dir=path.parent) as aside:
         made = Path(aside) / path.name
-        try:
-            with closing(duckdb.connect(str(made), config=_WRITING)) as con:
-                schema.upgrade(con)
-        except duckdb.Error as error:
-            raise _explained(path, error) from error
+        with open_aside(made):
+            pass
         with writable(path), suppress(FileExistsError):  # another process was first
             os.link(made, path)
 
 
 @contextmanager
-def _sole_writer(path: Path, timeout_s: float) -> Iterator[None]:
-    if not _writer.acquire(timeout=timeout_s):
-        raise Locked(path)
+def open_aside(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database at `path` of which nobody else knows, with the tables of a library; raises a StorageError."""
     try:
-        yield
-    finally:
-        _writer.release()
+        with closing(duckdb.connect(str(path), config=_WRITING)) as con:
+            schema.upgrade(con)
+            yield con
+    except duckdb.Error as error:
+        raise _explained(path, error) from error
+
+
+def attach(con: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
+    """Let `con` name the tables of a database that was made by `open_aside` and is closed."""
+    con.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS {name}")
 
 
 @contextmanager
@@ -122,17 +164,21 @@ def open_for_reading(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[
 
     A reader blocks writers for as long as it stays open: ask and close. Raises a StorageError.
     """
-    if not path.exists():
-        _bring_up_to_date(path, timeout_s)
-    con = _connect(path, read_only=True, timeout_s=timeout_s)
-    try:
-        if _checked_version(con, path) < schema.VERSION:
-            con.close()
-            _bring_up_to_date(path, timeout_s)
-            con = _connect(path, read_only=True, timeout_s=timeout_s)
+    if path.exists():
+        with _reading(path, timeout_s) as (con, version):
+            if version == schema.VERSION:
+                yield con
+                return
+    with open_for_writing(path, timeout_s):
+        pass
+    with _reading(path, timeout_s) as (con, _):
         yield con
-    finally:
-        con.close()
+
+
+@contextmanager
+def _reading(path: Path, timeout_s: float) -> Iterator[tuple[duckdb.DuckDBPyConnection, int]]:
+    with _held(path, fcntl.LOCK_SH, timeout_s), closing(_connect(path, read_only=True, timeout_s=timeout_s)) as con:
+        yield con, _checked_version(con, path)
 
 
 @contextmanager
@@ -143,11 +189,6 @@ def in_memory() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
     finally:
         con.close()
-
-
-def _bring_up_to_date(path: Path, timeout_s: float) -> None:
-    with open_for_writing(path, timeout_s):
-        pass
 
 
 def require_possible(path: Path) -> None:
@@ -171,8 +212,8 @@ def _connect(path: Path, *, read_only: bool, timeout_s: float) -> duckdb.DuckDBP
 
 
 def _is_lock(error: duckdb.Error) -> bool:
-    """DuckDB names a lock held by another process, and one held by another connection of this process, differently."""
-    return "Could not set lock" in str(error) or "different configuration" in str(error)
+    """Whether another program, such as DuckDB's shell, holds the file."""
+    return "Could not set lock" in str(error)
 
 
 def _explained(path: Path, error: duckdb.Error) -> StorageError:

@@ -14,11 +14,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
-from fusionscope.storage import bundle, costs, database, findings, notes, redact, schema, spool, summaries
+from fusionscope.storage import bundle, database, findings, intake, notes, redact, schema, spool, summaries
 from fusionscope.storage.database import Locked, StorageError, writable
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.reattach import reattach
 from fusionscope.storage.records import TABLES
 
 DEFAULT_STORE = "fusionscope-store"
@@ -86,7 +85,7 @@ class Library:
 
     def check(self) -> list[str]:
         """What is inconsistent in the library, a sentence each."""
-        return self.ask(queries.inconsistencies)
+        return self.ask(queries.inconsistencies, intake.unfinished(self.inbox))
 
     def has_news(self) -> bool:
         """Whether there is anything in the inbox: a run, or one that is being recorded."""
@@ -102,7 +101,6 @@ class Library:
         with self._sole_importer(wait=False) as sole:
             if not sole:
                 return ImportReport([], len(self._bundles()), [])
-            self._clear_rubbish()
             self._conclude_older()
             return self._import_all(self._recover(), progress)
 
@@ -156,19 +154,12 @@ class Library:
         return ImportReport(imported, 0, rejected)
 
     def _import(self, folder: Path) -> str:
-        """Opened for one bundle at a time, so that readers get their turn in between."""
+        """The library is held for moments only, in which others wait to read it or to write notes."""
         manifest = bundle.verify(folder)
-        with database.open_for_writing(self.path) as con:
-            if queries.has_run(con, manifest.run_id):
-                with schema.transaction(con):
-                    bundle.load_new(con, folder, manifest, "notes", "note_id")
-                    notes.replay(con, manifest.run_id)
-            else:
-                bundle.load(con, folder, manifest)
-                reattach(con, manifest.run_id)
-                costs.write(con, manifest.run_id)
-                findings.write(con, manifest.run_id)
-                summaries.write(con, manifest.run_id)
+        if self.ask(queries.has_run, manifest.run_id):
+            self.write(_take_new_notes, folder, manifest)
+        else:
+            intake.take_in(self.path, self.inbox, folder, manifest)
         return manifest.run_id
 
     def _conclude_older(self) -> None:
@@ -191,7 +182,8 @@ class Library:
         return rejected
 
     def _clear_rubbish(self) -> None:
-        """What a process left that was killed while it removed an imported bundle."""
+        """What a process left that was killed while it took in a bundle, or removed an imported one."""
+        intake.forget_unfinished(self.path, self.inbox)
         for path in self.inbox.glob(f"{_DONE}*"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -207,9 +199,17 @@ class Library:
         except BlockingIOError:
             sole = False
         try:
+            if sole:
+                self._clear_rubbish()
             yield sole
         finally:
             os.close(lock)
+
+
+def _take_new_notes(con: duckdb.DuckDBPyConnection, folder: Path, manifest: bundle.Manifest) -> None:
+    with schema.transaction(con):
+        bundle.load_new(con, folder, manifest, "notes", "note_id")
+        notes.replay(con, manifest.run_id)
 
 
 def _rows_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[Any]]:

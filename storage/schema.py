@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import duckdb
 
@@ -37,6 +37,18 @@ def columns(table: str) -> dict[str, str]:
     record = (TABLES | LIBRARY_TABLES)[table]
     hints = get_type_hints(record)
     return {field.name: _SQL_TYPES[_without_none(hints[field.name])] for field in fields(record)}
+
+
+@cache
+def required(table: str) -> frozenset[str]:
+    """Columns that no record leaves empty. A DOUBLE is never one: what is no number was not measured, hence NULL."""
+    record = (TABLES | LIBRARY_TABLES)[table]
+    hints = get_type_hints(record)
+    return frozenset(
+        field.name
+        for field in fields(record)
+        if field.default is MISSING and hints[field.name] is not float and type(None) not in get_args(hints[field.name])
+    )
 
 
 def _without_none(hint: Any) -> object:

@@ -30,24 +30,34 @@ DRAWN = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 LOCAL = {"localhost", "127.0.0.1", ""}  # data: and blob: addresses have no host
 
 
-@contextmanager
-def server(store: Path) -> Iterator[str]:
-    """The app on `store`; yields its address."""
+def free_port() -> int:
+    """A port of the loopback address on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", "app", "--server.port", str(port)],
-        cwd=ROOT,
-        env=os.environ | {"FUSIONSCOPE_STORE": str(store)},
-        stdout=subprocess.DEVNULL,
-    )
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def serving(command: list[str], answers: str, cwd: Path = ROOT, **settings: str) -> Iterator[None]:
+    """`command` as a process of its own, with `settings` in its environment, from when the address `answers` does."""
+    process = subprocess.Popen(command, cwd=cwd, env=os.environ | settings, stdout=subprocess.DEVNULL)
     try:
-        _wait_for(f"http://127.0.0.1:{port}/_stcore/health")
-        yield f"http://127.0.0.1:{port}"
+        _wait_for(answers)
+        yield
     finally:
         process.terminate()
         process.wait(10)
+
+
+@contextmanager
+def server(store: Path) -> Iterator[str]:
+    """The app on `store`; yields its address."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "streamlit", "run", "app", "--server.port", str(port)]
+    with serving(command, f"{address}/_stcore/health", FUSIONSCOPE_STORE=str(store)):
+        yield address
 
 
 def _wait_for(address: str, timeout_s: float = 60) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ from example_run import EXAMPLE_ID, example_records, example_run, publish, publi
 
 from fusionscope.collector.cli import main
 from fusionscope.storage import records as r
-from fusionscope.storage.budgets import judge, parse
+from fusionscope.storage.budgets import METRICS, judge, parse
 from fusionscope.storage.database import StorageError
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries.diff import Diff, diff
@@ -260,15 +261,65 @@ def checkout(folder: Path, statement: str) -> Path:
     return folder
 
 
-def gate(tmp_path: Path, base: Path, head: Path, targets: str) -> subprocess.CompletedProcess[str]:
-    """Run the example as the workflow does, with this Python's `fusionscope`."""
+def gate(tmp_path: Path, base: Path, head: Path, targets: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the example as the workflow does, with this Python's `fusionscope`; it records unless $RECORDED is set."""
     command = tmp_path / "bin" / "fusionscope"
     command.parent.mkdir(exist_ok=True)
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fusionscope.collector.cli "$@"\n')
+    command.write_text(f"""#!/bin/sh
+[ -n "$RECORDED" ] && [ "$1" = record ] && exit
+exec "{sys.executable}" -m fusionscope.collector.cli "$@"
+""")
     command.chmod(0o755)
     path = f"{command.parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "TARGETS": targets, "REPORTS": str(tmp_path / "reports")}
+    env = os.environ | {"PATH": path, "TARGETS": targets, "REPORTS": str(tmp_path / "reports")} | settings
     return subprocess.run([GATE, base, head, "model.py"], env=env, capture_output=True, text=True)
+
+
+def gate_of(tmp_path: Path, head: list[Any], budgets: list[str] | None) -> subprocess.CompletedProcess[str]:
+    """The example with runs that are recorded already, the example's records against `head`; None: its own policy."""
+    store = tmp_path / "reports" / "store"
+    publish(store, example_run("base", "base-cpu"), list(example_records()))
+    publish(store, example_run("head", "head-cpu"), head)
+    settings = {"RECORDED": "yes"}
+    if budgets is not None:
+        (tmp_path / "policy.toml").write_text(f"fail-on = {json.dumps(budgets)}")
+        settings["POLICY"] = str(tmp_path / "policy.toml")
+    return gate(tmp_path, tmp_path, tmp_path, "cpu", **settings)
+
+
+def judged(tmp_path: Path) -> dict[str | None, bool]:
+    """The budgets of the gate's JUnit report, and whether each was kept."""
+    (suite,) = ElementTree.parse(tmp_path / "reports" / "cpu.xml").getroot().iter("testsuite")
+    return {case.get("name"): case.find("failure") is None for case in suite}
+
+
+@pytest.mark.parametrize("metric", BUDGETS)
+def test_the_example_gate_fails_for_each_budget_and_reports_which(tmp_path: Path, metric: str) -> None:
+    fails, *holds = BUDGETS[metric]
+    done = gate_of(tmp_path, list(worse(metric)), [fails, *holds])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"beyond the budget {fails}" in done.stderr
+    assert judged(tmp_path) == {fails: False, **dict.fromkeys(holds, True)}
+    report = (tmp_path / "reports" / "cpu.md").read_text()
+    assert f"| FAILED | {fails} |" in unescape(report.replace("\\", ""))
+
+
+@pytest.mark.parametrize("budgets", [[fails for fails, *_ in BUDGETS.values()], None])
+def test_the_example_gate_passes_for_every_budget_that_is_kept(tmp_path: Path, budgets: list[str] | None) -> None:
+    done = gate_of(tmp_path, list(example_records()), budgets)
+    assert judged(tmp_path)
+    assert {name for name, kept in judged(tmp_path).items() if not kept} <= {"spills>0"}
+    assert done.returncode == (0 if all(judged(tmp_path).values()) else 1), done.stdout + done.stderr
+
+
+def test_every_budget_that_there_is_is_tried() -> None:
+    assert set(BUDGETS) == set(METRICS)
+
+
+def test_the_example_gate_says_with_2_that_its_policy_cannot_be_read(tmp_path: Path) -> None:
+    done = gate_of(tmp_path, list(example_records()), ["speed>1"])
+    assert done.returncode == 2
+    assert "budgets are for" in done.stderr
 
 
 @pytest.mark.slow

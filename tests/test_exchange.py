@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from example_graph import SOURCE
 from example_run import EXAMPLE_ID, example_records, example_run, publish, publish_example
 
 from fusionscope.collector.cli import main
-from fusionscope.storage import notes, redact, schema
+from fusionscope.storage import bundle, notes, redact, schema
 from fusionscope.storage import records as r
 from fusionscope.storage.bundle import BadBundle
 from fusionscope.storage.database import StorageError
@@ -146,6 +147,10 @@ def repacked(library: Library, tmp_path: Path, **changed: Any) -> Path:
         ({"manifest": {"rows": {"runs": 1, "kernels": -1}}}, "too large"),
         ({"manifest": {"rows": {"runs": 1, "schema_version": 1}}}, "a table that is unknown"),
         ({"manifest": {"schema_version": schema.VERSION + 1}}, "update Fusionscope"),
+        ({"manifest": {"schema_version": -1}}, "manifest.json is missing or damaged"),
+        ({"manifest": {"schema_version": float("inf")}}, "manifest.json is missing or damaged"),
+        ({"manifest": {"rows": {"runs": 1, "kernels": float("inf")}}}, "manifest.json is missing or damaged"),
+        ({"members": {"manifest.json": b"[" * 60_000}}, "manifest.json is missing or damaged"),
     ],
 )
 def test_a_bundle_of_a_stranger_is_refused_in_a_sentence_and_changes_nothing(
@@ -157,6 +162,55 @@ def test_a_bundle_of_a_stranger_is_refused_in_a_sentence_and_changes_nothing(
     assert sentence in str(refused.value)
     assert target.ask(lambda con: con.execute("SELECT count(*) FROM runs").fetchall()) == [(0,)]
     assert not (tmp_path.parent / "escape").exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ("measurements", "'nan'::DOUBLE AS median"),
+        ("measurements", "'-infinity'::DOUBLE AS p10"),
+        ("runs", "'infinity'::TIMESTAMP AS created_at"),
+        ("runs", "'290000-01-01'::TIMESTAMP AS created_at"),
+        ("runs", "NULL::VARCHAR AS name"),
+        ("fusion_groups", "NULL::VARCHAR[] AS members"),
+        ("fusion_groups", "['a', NULL] AS members"),
+    ],
+)
+def test_a_value_that_no_recording_has_is_refused_before_anything_is_concluded_from_it(
+    library: Library, tmp_path: Path, table: str, value: str
+) -> None:
+    folder, target = tmp_path / "bundle", Library(tmp_path / "store")
+    bundle.unpack(library.export_run(EXAMPLE_ID, tmp_path / "run"), folder)
+    file = folder / f"{table}.parquet"
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE t AS SELECT * REPLACE ({value}) FROM read_parquet('{file}')")
+        con.execute(f"COPY t TO '{file}' (FORMAT parquet)")
+    with pytest.raises(BadBundle, match=f"a value that no recording has, in {table}"):
+        target.import_path(folder)
+    assert target.ask(lambda con: con.execute("SELECT count(*) FROM runs").fetchall()) == [(0,)]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc/passwd"), Path.mkdir])
+def test_a_folder_with_what_is_no_plain_file_is_refused_without_being_read(
+    library: Library, tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    bundle.unpack(library.export_run(EXAMPLE_ID, tmp_path / "run"), tmp_path / "bundle")
+    (tmp_path / "bundle" / "counters.parquet").unlink(missing_ok=True)
+    make(tmp_path / "bundle" / "counters.parquet")
+    with pytest.raises(BadBundle, match=r"'counters.parquet', which is no plain file"):
+        Library(tmp_path / "store").import_path(tmp_path / "bundle")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_file_that_holds_a_member_twice_or_none_is_refused(library: Library, tmp_path: Path) -> None:
+    file = library.export_run(EXAMPLE_ID, tmp_path / "run")
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("manifest.json", archive.read("manifest.json"))
+    with zipfile.ZipFile(tmp_path / "none", "w"):
+        pass
+    for name, sentence in (("run", "holds a file twice"), ("none", "manifest.json is missing")):
+        with pytest.raises(BadBundle, match=sentence):
+            Library(tmp_path / "store").import_path(tmp_path / name)
 
 
 def test_a_file_that_unpacks_to_more_than_a_run_can_be_is_refused(

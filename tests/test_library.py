@@ -8,19 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from example_run import EXAMPLE_ID, PARTLY_ID, example_run, publish_example
 
-from fusionscope.storage import schema
+from fusionscope.storage import intake, notes, schema
 from fusionscope.storage.bundle import BadBundle
 from fusionscope.storage.database import NewerVersion, NotWritable, StorageError, open_for_writing
 from fusionscope.storage.library import Library, RunNotFound, default_address
 from fusionscope.storage.queries._rows import records_of
-from fusionscope.storage.records import TABLES, Counter, Kernel, KernelCall, Run
+from fusionscope.storage.records import TABLES, Counter, Kernel, KernelCall, Note, Run
 from fusionscope.storage.spool import Spool
 
 ELSEWHERE = ("device_facts", "kernel_configs", "kernel_code", "gemm_choices", "timeline")  # test_target_screen.py
@@ -36,7 +38,9 @@ def _publish(store: Path, run_id: str, rows: int = 3) -> Path:
 
 
 def _counts(con: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
-    sql = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM counters), (SELECT count(*) FROM kernels)"
+    """Rows of runs that are there: those of one that comes in by steps are seen with its row in `runs`."""
+    of = "SELECT count(*) FROM {} SEMI JOIN runs USING (run_id)"
+    sql = f"SELECT (SELECT count(*) FROM runs), ({of.format('counters')}), ({of.format('kernels')})"
     runs, counters, kernels = con.execute(sql).fetchall()[0]
     return runs, counters, kernels
 
@@ -102,6 +106,66 @@ def test_an_importer_killed_on_its_way_leaves_the_rest_to_the_next(tmp_path: Pat
     library.import_inbox()
     assert library.ask(_counts) == (8, 24, 24)
     assert list(library.inbox.iterdir()) == []
+
+
+def test_an_importer_killed_between_two_steps_leaves_a_run_that_nobody_sees_until_the_next_takes_it_in(
+    tmp_path: Path,
+) -> None:
+    _publish(tmp_path, "one", rows=9)
+    code = """if True:
+        import os, signal, sys
+        from fusionscope.storage import intake, library
+        intake.PIECE, intake.HOLD_S = 2, 0.001
+        def step(con, pieces, steps=[], copy=intake._step):
+            steps.append(pieces[0])
+            copy(con, pieces) if len(steps) < 4 else os.kill(os.getpid(), signal.SIGKILL)
+        intake._step = step
+        library.Library(sys.argv[1]).import_inbox()
+    """
+    assert _run(code, tmp_path).wait() == -signal.SIGKILL
+    library = Library(tmp_path)
+    assert library.ask(_rows) > 0
+    assert library.ask(_counts) == (0, 0, 0)
+    assert library.check() == []
+    assert library.import_inbox().imported == ["one"]
+    assert library.ask(_counts) == (1, 9, 9)
+    assert list(library.inbox.iterdir()) == []
+
+
+def _rows(con: duckdb.DuckDBPyConnection) -> int:
+    """Rows of all tables, those of runs that are not there yet included."""
+    return sum(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in TABLES)
+
+
+def test_a_note_is_written_while_a_run_is_concluded_and_between_the_steps_in_which_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Library(tmp_path)
+    _publish(tmp_path, "first")
+    library.import_inbox()
+    _publish(tmp_path, "second", rows=9)
+    conclude, step = intake.findings.write, intake._step
+    waiting = threading.Thread(target=library.write, args=(notes.say, "first", "between"))
+    seen: list[list[str]] = []
+
+    def concluding(con: duckdb.DuckDBPyConnection, run_id: str) -> None:
+        library.write(notes.say, "first", "while it is concluded")
+        conclude(con, run_id)
+
+    def stepping(con: duckdb.DuckDBPyConnection, pieces: Any) -> None:
+        seen.append([note.text or "" for note in records_of(con, Note, "first")])
+        if len(seen) == 1:
+            waiting.start()
+            time.sleep(0.5)  # until it has the turn
+        step(con, pieces)
+
+    monkeypatch.setattr(intake, "PIECE", 2)
+    monkeypatch.setattr(intake, "HOLD_S", 0.001)
+    monkeypatch.setattr(intake.findings, "write", concluding)
+    monkeypatch.setattr(intake, "_step", stepping)
+    assert library.import_inbox().imported == ["second"]
+    assert seen[0] == ["while it is concluded"]
+    assert sorted(seen[1]) == ["between", "while it is concluded"]
 
 
 def test_two_processes_publish_and_import_while_a_third_reads(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from pathlib import Path
 
 import duckdb
@@ -117,3 +119,37 @@ def test_a_reader_waits_for_a_writer_and_then_says_that_the_library_is_busy(tmp_
     path = tmp_path / "library.duckdb"
     with open_for_writing(path), pytest.raises(StorageError, match="is busy"), open_for_reading(path, timeout_s=0.1):
         pass
+
+
+def test_duckdb_reads_nothing_of_a_library_before_our_own_lock_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "library.duckdb"
+    with open_for_writing(path):
+        monkeypatch.setattr(duckdb, "connect", None)  # to call it would be a TypeError
+        for opening in (open_for_reading, open_for_writing):
+            with pytest.raises(StorageError, match="is busy"), opening(path, timeout_s=0.1):
+                pass
+
+
+def test_who_waits_for_a_library_has_it_before_who_just_let_go_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "library.duckdb"
+    waits: list[float] = []
+    ends = time.monotonic() + 3
+
+    def greedy() -> None:
+        while len(waits) < 5 and time.monotonic() < ends:
+            with open_for_writing(path):
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=greedy) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        began = time.monotonic()
+        with open_for_reading(path):
+            waits.append(time.monotonic() - began)
+    for thread in threads:
+        thread.join()
+    assert len(waits) == 5
+    assert time.monotonic() < ends + 1

@@ -39,11 +39,13 @@ def run(options: Namespace) -> int:
     """Become the Streamlit server; its working folder and the terminal's signals stay what they are."""
     library = Library(options.store or default_address())
     script = app_folder() / "streamlit_app.py"
+    if options.login and find_spec("authlib") is None:
+        raise CommandError("a login needs Authlib: pip install 'fusionscope[login]'")
     require_free(options.address, options.port)
     say(f"the dashboard of {library.store} is at http://{options.address}:{options.port} (Ctrl-C stops it)")
     arguments = [f"--server.port={options.port}", f"--server.address={options.address}"]
-    if options.allow_host:
-        arguments += [f"--server.allowedHosts={name}" for name in ("localhost", HOST, *options.allow_host)]
+    hosts = ("localhost", HOST, options.address, *options.allow_host)  # other names: DNS rebinding
+    arguments += [f"--server.allowedHosts={name}" for name in dict.fromkeys(hosts)]
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true", *arguments]
     command.append("--browser.gatherUsageStats=false")
     settings = {"FUSIONSCOPE_STORE": str(library.store)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 
 from fusionscope.storage.records import TABLES
@@ -38,15 +40,18 @@ def without_conclusions(con: duckdb.DuckDBPyConnection, most: int) -> list[str]:
     return [run_id for (run_id,) in con.execute(sql, [most]).fetchall()]
 
 
-def inconsistencies(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """One sentence for each way in which rows point at nothing."""
+def inconsistencies(con: duckdb.DuckDBPyConnection, but: Sequence[str] = ()) -> list[str]:
+    """One sentence for each way in which rows point at nothing, those of runs in `but` left out."""
+    others = "WHERE run_id NOT IN (SELECT unnest(?::VARCHAR[]))"
     checks = {
-        f"Rows of {table} that belong to no run: {{}}.": (f"SELECT count(*) FROM {table} ANTI JOIN runs USING (run_id)")
+        f"Rows of {table} that belong to no run: {{}}.": (
+            f"SELECT count(*) FROM {table} ANTI JOIN runs USING (run_id) {others}"
+        )
         for table in TABLES
         if table != "runs"
     }
     checks["Rows of kernel_calls that call an unknown kernel: {}."] = (
-        "SELECT count(*) FROM kernel_calls ANTI JOIN kernels USING (run_id, kernel_id)"
+        f"SELECT count(*) FROM kernel_calls ANTI JOIN kernels USING (run_id, kernel_id) {others}"
     )
-    counts = {sentence: con.execute(sql).fetchall()[0][0] for sentence, sql in checks.items()}
+    counts = {sentence: con.execute(sql, [list(but)]).fetchall()[0][0] for sentence, sql in checks.items()}
     return [sentence.format(count) for sentence, count in counts.items() if count]
