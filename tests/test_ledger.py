@@ -404,3 +404,12 @@ def test_calls_of_a_library_kernel_each_have_their_own_bytes_and_operations(tmp_
     assert [call.moved for call in calls] == [4 * (16 * 64 + 64 * 256 + 16 * 256), 4 * (16 * 256 + 256 * 32 + 16 * 32)]
     (kernel,) = Library(tmp_path).ask(kernels, run.run_id)
     assert (kernel.flops, kernel.calls) == (sum(call.flops or 0 for call in calls) / 2, 2)
+
+
+def test_a_scatter_moves_what_it_writes_and_not_all_of_its_target(tmp_path: Path) -> None:
+    def added(target: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return target.index_put_((rows,), values, accumulate=True)
+
+    target, rows, values = torch.zeros(50_000, 64), torch.randint(0, 50_000, (128,)), torch.randn(128, 64)
+    run = recorded(tmp_path, lambda: torch.compile(added)(target, rows, values))
+    assert [call.moved for call in run.all(records.KernelCall)] == [rows.nbytes + 2 * values.nbytes]

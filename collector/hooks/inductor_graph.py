@@ -96,11 +96,21 @@ def _emit_graph(emit: Emit, nodes: Any) -> None:
         for source in node.all_input_nodes:
             emit(GraphEdge(graph_id=graph_id, src=source.name, dst=node.name))
     for position, node in enumerate(nodes):
-        read, written = reading.accessed(node.read_writes.reads), reading.accessed(node.read_writes.writes)
-        accesses = NodeAccesses(graph_id, node.get_name(), read, written)
+        accesses = _accesses(graph_id, node)
         emit(accesses)
         emit(_ir_node(position, node, accesses))
     _emit_edges(emit, graph_id, nodes)
+
+
+def _accesses(graph_id: str, node: Any) -> NodeAccesses:
+    """By the names that the wrapper uses: of a buffer that is updated in place the one that it was made under."""
+    real = node.scheduler.mutation_real_name
+    written = {real.get(name, name): size for name, size in reading.accessed(node.read_writes.writes).items()}
+    loop = not (node.is_extern() or node.is_template())
+    # a scatter also "reads" all of its target, so that it stays behind the target's other users (StarDep)
+    reads = [d for d in node.read_writes.reads if not (loop and d.name in written and type(d).__name__ == "StarDep")]
+    read = {real.get(name, name): size for name, size in reading.accessed(reads).items()}
+    return NodeAccesses(graph_id, node.get_name(), read, written)
 
 
 def _value_bytes(value: Any) -> int | None:

@@ -84,7 +84,7 @@ def _traffic(facts: GraphFacts, plan: Plan, line: LineSeen, nodes: tuple[str, ..
     flops = [count for node in known if (count := facts.nodes[node].flops)]
     whole_read, whole_written = _sizes(plan, read), _sizes(plan, written)
     touched = {
-        **_parts(whole_read, [a.read for a in accesses]),
+        **_parts(whole_read, [a.written | a.read for a in accesses]),  # a scatter's target is but an argument
         **_parts(whole_written, [a.written for a in accesses]),
     }
     return _Traffic(
