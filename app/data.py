@@ -15,6 +15,7 @@ from fusionscope.storage import notes
 from fusionscope.storage.database import NotWritable, StorageError
 from fusionscope.storage.library import ImportReport, Library, default_address
 from fusionscope.storage.queries import findings, graphs, overview, runs
+from fusionscope.storage.queries.library import without_conclusions
 from fusionscope.storage.queries.runs import RunSummary
 from fusionscope.storage.records import Finding
 
@@ -90,7 +91,10 @@ def import_inbox() -> ImportReport:
         return ImportReport([], 0, [])
     with st.spinner("Importing recorded runs …"):
         try:
-            return library().import_inbox()
+            report = library().import_inbox()
+            if ask(without_conclusions, 1):
+                library().conclude_older()
+            return report
         except NotWritable:
             return ImportReport([], 0, [])
 

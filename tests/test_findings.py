@@ -327,12 +327,12 @@ def test_refused_pairs_that_share_more_than_the_fused_ones_are_a_note(
     assert status(found, "refused_fusions") == verdict
 
 
-def test_a_library_from_before_findings_concludes_them_at_the_next_import(store: Path) -> None:
+def test_a_library_from_before_findings_concludes_them_when_it_is_next_opened(store: Path) -> None:
     run_id = publish(store, example_run(next(_ids)), [])
     library = Library(store)
     with open_for_writing(library.path) as con:
         for table in ("findings", "summaries"):
             con.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
     assert not found_in(store, run_id)
-    library.import_inbox()
+    library.conclude_older()
     assert len(found_in(store, run_id)) == len(RULES)
