@@ -79,7 +79,7 @@ def _constants(tuner: Any) -> dict[str, Any]:
 
 
 def _parameters(tuner: Any) -> tuple[str, ...]:
-    """What the wrapper passes, in order: the kernel's arguments, then a template's grid (FixedGrid, triton_heuristics.py).
+    """What the wrapper passes, in order: arguments, then the grid of a template (FixedGrid in triton_heuristics.py).
 
     Block sizes are not among them: the configuration sets those.
     """

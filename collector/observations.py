@@ -193,6 +193,16 @@ class CycleFound:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAccesses:
+    """Bytes that a scheduler node touches of each buffer; None where that depends on data."""
+
+    graph_id: str
+    ir_node: str
+    read: dict[str, int | None]
+    written: dict[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduledBuffer:
     """A buffer that the scheduler knows, whether or not it is ever allocated."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import re
 import weakref
 from collections.abc import Sequence
@@ -158,15 +159,19 @@ def _position(fx_node: Any) -> Any:
     return getattr(fx_node, "_sort_key", ()), fx_node.name
 
 
-def dependency_bytes(dependencies: Any) -> int | None:
-    """Bytes that a set of memory dependencies touches, each buffer once; None when one of them depends on data."""
-    sizes: dict[str, int] = {}
+def accessed(dependencies: Any) -> dict[str, int | None]:
+    """Bytes that a set of memory dependencies touches of each buffer; None where that depends on data."""
+    sizes: dict[str, int | None] = {}
     for dep in dependencies:
-        size = _dependency_size(dep)
-        if size is None:
-            return None
-        sizes[dep.name] = size
-    return sum(sizes.values())
+        size, known = _dependency_size(dep), sizes.get(dep.name, 0)
+        sizes[dep.name] = None if size is None or known is None else max(size, known)
+    return sizes
+
+
+def total(sizes: dict[str, int | None]) -> int | None:
+    """Bytes of all of them; None when one is not known."""
+    known = [size for size in sizes.values() if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _dependency_size(dep: Any) -> int | None:
@@ -175,8 +180,21 @@ def _dependency_size(dep: Any) -> int | None:
 
     known = _sizes.setdefault(V.graph, {})
     if dep not in known:
-        known[dep] = None if dep.has_unbacked_symbols() else int(V.graph.get_dep_size_hint(dep))
+        known[dep] = None if dep.has_unbacked_symbols() else min(int(V.graph.get_dep_size_hint(dep)), _accessed(dep))
     return known[dep]
+
+
+def _accessed(dep: Any) -> float:
+    """Bytes that an index made of data can reach, one element an access: of an embedding its rows, not its table.
+
+    Inductor counts the whole buffer (MemoryDep.get_numel, torch/_inductor/dependencies.py).
+    """
+    from torch._inductor.virtualized import V
+
+    accesses = [size_hint(size) for size in dep.size] if dep.is_indirect() else [None]
+    if None in accesses:
+        return math.inf
+    return math.prod(accesses) * int(V.graph.get_dtype(dep.name).itemsize)
 
 
 _sizes: weakref.WeakKeyDictionary[Any, dict[Any, int | None]] = weakref.WeakKeyDictionary()
@@ -283,8 +301,8 @@ def _strides(value: Any) -> tuple[str, ...] | None:
 
 
 def _operator(overload: Any) -> str | None:
-    """aten::addmm, as the dispatcher and the profiler name an operator."""
-    return None if overload is None else str(overload._schema.name)
+    """aten::addmm, as the dispatcher and the profiler name an operator; one of higher order has no overloads."""
+    return None if overload is None else str(overload.name()).partition(".")[0]
 
 
 def _sequence(number: int | None) -> int | None:

@@ -18,6 +18,9 @@ from fusionscope.storage.device_records import GemmChoice as GemmChoice
 from fusionscope.storage.device_records import KernelCode as KernelCode
 from fusionscope.storage.device_records import KernelConfig as KernelConfig
 from fusionscope.storage.device_records import TimelineSpan as TimelineSpan
+from fusionscope.storage.kernel_records import Kernel as Kernel
+from fusionscope.storage.kernel_records import KernelCall as KernelCall
+from fusionscope.storage.kernel_records import KernelTiming as KernelTiming
 from fusionscope.storage.memory_records import Allocation as Allocation
 from fusionscope.storage.memory_records import MemoryBudget as MemoryBudget
 from fusionscope.storage.memory_records import MemoryResidual as MemoryResidual
@@ -331,47 +334,6 @@ class NodeLink:
     node_a: str  # in the earlier stage; for a value that the backward needs, in the forward
     graph_b: str
     node_b: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """A generated kernel, or a library kernel that the wrapper calls."""
-
-    kernel_id: str
-    graph_id: str
-    name: str
-    backend: str  # triton, cpp, extern, template, user
-    source: str | None = None
-    bytes_read: int | None = None  # whole size of each buffer that its first call reads
-    bytes_written: int | None = None  # whole size of each buffer that its first call writes
-    flops: int | None = None  # summed over the scheduler nodes of its first call
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCall:
-    """A call in the emitted wrapper, in order. A C++ kernel may hold several fusion groups."""
-
-    graph_id: str
-    position: int
-    kernel_id: str
-    group_ids: tuple[str, ...] = ()
-    step: int | None = None  # wrapper step, the x axis of the plan
-    line: int | None = None  # line of graphs.output_code, from 1
-    grid: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTiming:
-    """The measured time of one kernel (or one library operator) in one variant."""
-
-    name: str
-    kernel_id: str | None = None
-    variant: str  # eager, compiled; another of `--variants` by its name
-    calls: int  # per call of the model
-    median_us: float  # one call of the kernel
-    total_us: float  # per call of the model
-    method: str
-    op: str | None = None  # operator that launched it; None for a generated kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -272,33 +272,20 @@ def _kernels(graph: str, activation: int, row: int) -> Iterator[Any]:
     )
     source = f'{head}\nextern "C" void kernel(float* in_out_ptr0)\n{{\n    {loop}\n}}\n'
     weights = HIDDEN * (HIDDEN + 1) * 4
-    yield r.Kernel(
-        kernel_id=gemm,
-        graph_id=graph,
-        name=names[0],
-        backend="extern",
-        bytes_read=activation + weights,
-        bytes_written=activation,
-        flops=activation // 2 * HIDDEN,
-    )
-    yield r.Kernel(
-        kernel_id=relu,
-        graph_id=graph,
-        name=names[1],
-        backend="cpp",
-        source=source,
-        bytes_read=activation,
-        bytes_written=activation,
-    )
-    yield r.Kernel(
-        kernel_id=softmax,
-        graph_id=graph,
-        name=names[2],
-        backend="cpp",
-        source=source,
-        bytes_read=activation,
-        bytes_written=activation + 2 * row,
-    )
+    read = {gemm: activation + weights, relu: activation, softmax: activation}
+    written = {gemm: activation, relu: activation, softmax: activation + 2 * row}
+    flops = {gemm: activation // 2 * HIDDEN}
+    for name, kernel in zip(names, read, strict=True):
+        yield r.Kernel(
+            kernel_id=kernel,
+            graph_id=graph,
+            name=name,
+            backend="extern" if kernel == gemm else "cpp",
+            source=None if kernel == gemm else source,
+            bytes_read=read[kernel],
+            bytes_written=written[kernel],
+            flops=flops.get(kernel),
+        )
     calls = [gemm, relu] * (LAYERS - 1) + [gemm, softmax]
     steps = [step for step, line in enumerate(_wrapper()) if line.startswith(("extern_kernels", "cpp_fused"))]
     for position, (kernel, members, step) in enumerate(zip(calls, _groups(), steps, strict=True)):
@@ -309,6 +296,10 @@ def _kernels(graph: str, activation: int, row: int) -> Iterator[Any]:
             group_ids=("_".join(members),),
             step=step,
             line=step + 2,
+            bytes_read=read[kernel],
+            bytes_written=written[kernel],
+            moved=read[kernel] + written[kernel],
+            flops=flops.get(kernel),
         )
 
 

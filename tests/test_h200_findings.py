@@ -15,9 +15,10 @@ import pytest
 from fusionscope import sample_models
 from fusionscope.storage import records as r
 from fusionscope.storage.library import Library
-from fusionscope.storage.queries import compare, costs
+from fusionscope.storage.queries import compare, costs, fusion_facts, rooflines
 from fusionscope.storage.queries.costs import CostRow
 from fusionscope.storage.queries.findings import findings
+from fusionscope.storage.queries.kernels import calls, kernels
 from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.text import microseconds
 
@@ -109,3 +110,25 @@ def test_a_training_step_has_rows_of_the_backward_in_eager_and_compiled(h200: tu
     both = {(row.module_path, row.direction) for row in rows if row.eager_us and row.compiled_us}
     for module in ("lm_head", "transformer.h.*.attn", "transformer.h.*.mlp.c_fc", "transformer.h.*.mlp.c_proj"):
         assert {(module, "forward"), (module, "backward")} <= both
+
+
+def test_each_call_of_a_library_kernel_has_its_own_time_and_together_they_are_its_total(
+    h200: tuple[Library, dict[str, str]],
+) -> None:
+    held, runs = h200
+    groups = held.ask(fusion_facts.costs, runs[TRAINING], "2/0.backward")
+    (products,) = (k for k in held.ask(kernels, runs[TRAINING]) if k.kernel_id == "2/0.backward/extern_kernels.mm")
+    ran = {group for call in held.ask(calls, runs[TRAINING], products.kernel_id or "") for group in call.group_ids}
+    times = [group.time_us for group in groups if group.group_id in ran]
+    assert len(times) == products.calls == 98
+    assert sum(time or 0.0 for time in times) == pytest.approx(products.total_us, rel=0.02)
+    assert sum(time > 700 for time in times if time) == 2  # of the head: its weight's gradient and its input's
+
+
+@pytest.mark.parametrize("name", [FORWARD, TRAINING, MLP, "h200_resnet50"])
+def test_no_kernel_is_faster_than_its_lower_bound(h200: tuple[Library, dict[str, str]], name: str) -> None:
+    """A twentieth is left to what the L2 cache still held."""
+    judged = h200[0].ask(rooflines.judged, h200[1][name])
+    timed = [(k.row.call_us, k.bound.us) for k in judged if k.bound and k.row.call_us]
+    assert timed
+    assert all(taken > 0.95 * least for taken, least in timed)

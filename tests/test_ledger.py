@@ -17,6 +17,7 @@ from fusionscope.sample_models import transformer_step
 from fusionscope.storage import records
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.queries.kernels import kernels
 
 T = TypeVar("T")
 MLP_PEAK, MLP_ESTIMATE = 262_656, 393_728
@@ -27,11 +28,11 @@ class Recorded:
     """A run in a library, asked by record type."""
 
     def __init__(self, store: Path, run_id: str) -> None:
-        self._library, self._run_id = Library(store), run_id
+        self._library, self.run_id = Library(store), run_id
 
     def all(self, kind: type[T]) -> list[T]:
         """Every row of a table."""
-        return self._library.ask(records_of, kind, self._run_id)
+        return self._library.ask(records_of, kind, self.run_id)
 
     def of(self, kind: type[T], graph_id: str) -> list[T]:
         """The rows of one graph."""
@@ -376,3 +377,30 @@ def test_phases_nest_and_lie_within_their_parents(mlp: Recorded) -> None:
             parent = phases[phase.parent]
             assert parent.start_s <= phase.start_s + 1e-6
             assert phase.start_s + phase.duration_s <= parent.start_s + parent.duration_s + 1e-6
+
+
+def test_a_gather_moves_rows_and_not_its_table(tmp_path: Path) -> None:
+    table, rows, weight = torch.randn(50_000, 64), torch.randint(0, 50_000, (128,)), torch.randn(64)
+
+    def normalised_rows(rows: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(table[rows], (64,), weight)
+
+    run = recorded(tmp_path, lambda: torch.compile(normalised_rows)(rows))
+    (call,) = run.all(records.KernelCall)
+    assert call.bytes_read == table.nbytes + rows.nbytes + weight.nbytes
+    assert call.bytes_written is not None
+    assert call.moved == call.bytes_read - table.nbytes + 128 * 64 * 4 + call.bytes_written
+
+
+def test_calls_of_a_library_kernel_each_have_their_own_bytes_and_operations(tmp_path: Path) -> None:
+    wide, narrow = torch.randn(64, 256), torch.randn(256, 32)
+
+    def products(x: torch.Tensor) -> torch.Tensor:
+        return x @ wide @ narrow
+
+    run = recorded(tmp_path, lambda: torch.compile(products)(torch.randn(16, 64)))
+    calls = run.all(records.KernelCall)
+    assert [call.flops for call in calls] == [2 * 16 * 64 * 256, 2 * 16 * 256 * 32]
+    assert [call.moved for call in calls] == [4 * (16 * 64 + 64 * 256 + 16 * 256), 4 * (16 * 256 + 256 * 32 + 16 * 32)]
+    (kernel,) = Library(tmp_path).ask(kernels, run.run_id)
+    assert (kernel.flops, kernel.calls) == (sum(call.flops or 0 for call in calls) / 2, 2)

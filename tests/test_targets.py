@@ -28,6 +28,7 @@ from fusionscope.storage.queries.kernel_match import kernel_matches
 from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.records import (
     DeviceFact,
+    GraphNode,
     HookStatus,
     IrNode,
     Kernel,
@@ -69,6 +70,13 @@ import torch
 
 def build():
     return (lambda x: x * 2 if x.sum().item() > 0 else x), (torch.randn(64),), {}
+""",
+    "flex": """
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+def build():
+    return (lambda x: flex_attention(x, x, x)), (torch.randn(2, 4, 256, 64, dtype=torch.float16),), {}
 """,
     "padded": """
 import torch
@@ -173,6 +181,17 @@ def test_the_same_ledger_holds_the_plan_and_the_source(recorded: Record) -> None
 def test_grids_are_those_of_the_launch(recorded: Record) -> None:
     (config,) = recorded("rows", "A100").all_of(KernelConfig)
     assert (config.grid, config.chosen) == ("256, 1, 1", True)
+
+
+def test_a_template_passes_its_grid_as_arguments(recorded: Record) -> None:
+    run = recorded("flex", "H200")
+    grids = {config.kernel_id: config.grid for config in run.all_of(KernelConfig)}
+    (template,) = (kernel for kernel in run.all_of(Kernel) if kernel.name.startswith("triton_tem_"))
+    assert grids[template.kernel_id] == "2, 2, 4"  # 256 queries in blocks of 128, 2 of a batch, 4 heads
+
+
+def test_an_operator_of_higher_order_has_its_name(recorded: Record) -> None:
+    assert "flex_attention" in {node.original for node in recorded("flex", "H200").all_of(GraphNode)}
 
 
 @dataclass(frozen=True)

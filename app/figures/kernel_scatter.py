@@ -23,32 +23,32 @@ def against_roofline(kernels: Sequence[Judged], yardstick: Yardstick, maker_gbps
 
     A second line is the lower bound by the bandwidth that was measured, where it was.
     """
-    drawn = [k for k in kernels if k.bound and k.row.median_us]
-    figure = _points(drawn, lambda k: k.bound.us if k.bound else 0.0, lambda k: k.row.median_us or 0.0)
+    drawn = [k for k in kernels if k.bound and k.row.call_us]
+    figure = _points(drawn, lambda k: k.bound.us if k.bound else 0.0, lambda k: k.row.call_us or 0.0)
     bounds = [k.bound.us for k in drawn if k.bound]
     low, high = _reach(bounds)
-    _line(figure, low, high, 1.0, "lower bound", above=False)
+    _line(figure, low, high, 1.0, "as fast as the lower bound")
     if yardstick.measured:
-        _line(figure, low, high, maker_gbps / yardstick.rate, "at the bandwidth of a copy")
+        _line(figure, low, high, maker_gbps / yardstick.rate, "at the bandwidth of a copy", dash="dash")
     _time_axis(figure.update_xaxes, "lower bound of a call", low, high)
-    times = _reach([*bounds, *(k.row.median_us or 0.0 for k in drawn)])
-    _time_axis(figure.update_yaxes, "measured time of a call", *times)
+    _time_axis(figure.update_yaxes, "measured time of a call", *_reach([k.row.call_us or 0.0 for k in drawn]))
     return _framed(figure)
 
 
 def against_bytes(kernels: Sequence[Judged]) -> go.Figure:
     """Measured µs of a call over the bytes that it moves, both logarithmic, with lines of equal bandwidth."""
-    drawn = [k for k in kernels if k.row.moved and k.row.median_us]
-    figure = _points(drawn, lambda k: float(k.row.moved or 0), lambda k: k.row.median_us or 0.0)
+    drawn = [k for k in kernels if k.row.moved and k.row.call_us]
+    figure = _points(drawn, lambda k: float(k.row.moved or 0), lambda k: k.row.call_us or 0.0)
     low, high = _reach([float(k.row.moved or 0) for k in drawn])
     fast, slow = max(k.gbps or 0.0 for k in drawn), min(k.gbps or 0.0 for k in drawn)
     for gbps in BANDWIDTHS:
         if slow / 10 <= gbps <= fast * 10:
-            _line(figure, low, high, 1 / (gbps * 1e3), f"{style.number(gbps)} GB/s")
+            _line(figure, low, high, 1 / (gbps * 1e3), f"{style.number(gbps)} GB/s", legend=False)
+            _label(figure, high, high / (gbps * 1e3), f"{style.number(gbps)} GB/s")
     figure.update_xaxes(
         type="log", title="bytes that a call moves", range=_decades(low, high), **_byte_ticks(low, high)
     )
-    _time_axis(figure.update_yaxes, "measured time of a call", *_reach([k.row.median_us or 0.0 for k in drawn]))
+    _time_axis(figure.update_yaxes, "measured time of a call", *_reach([k.row.call_us or 0.0 for k in drawn]))
     return _framed(figure)
 
 
@@ -97,7 +97,7 @@ def _story(kernel: Judged) -> str:
     facts = [
         style.plot_text(row.name, 60),
         f"{style.plural(row.calls, 'call')}, {style.size(row.moved)} each",
-        f"one call {style.duration(row.median_us)}" if row.median_us else "",
+        f"one call {style.duration(row.call_us)}" if row.call_us else "",
         f"at least {style.duration(kernel.bound.us)}, bound by {kernel.bound.by}" if kernel.bound else "",
         f"{style.number(row.registers)} registers, occupancy {style.percent(row.occupancy)}" if row.registers else "",
         f"spills {style.size(row.spill_bytes)} a thread" if row.spill_bytes else "",
@@ -105,25 +105,30 @@ def _story(kernel: Judged) -> str:
     return "<br>".join(filter(None, facts))
 
 
-def _line(figure: go.Figure, low: float, high: float, slope: float, name: str, above: bool = True) -> None:
-    """y = slope · x with its name above its upper end, or below its middle."""
+def _line(
+    figure: go.Figure, low: float, high: float, slope: float, name: str, *, dash: str = "dot", legend: bool = True
+) -> None:
+    """y = slope · x."""
     figure.add_scatter(
         x=[low, high],
         y=[low * slope, high * slope],
         mode="lines",
-        line={"color": style.GREY, "width": 1, "dash": "dot"},
+        name=name,
+        line={"color": style.GREY, "width": 1, "dash": dash},
         hoverinfo="skip",
-        showlegend=False,
+        showlegend=legend,
     )
-    at = math.log10(high if above else math.sqrt(low * high))
+
+
+def _label(figure: go.Figure, x: float, y: float, text: str) -> None:
+    """A text that ends above a point of two logarithmic axes."""
     figure.add_annotation(
-        x=at,
-        y=at + math.log10(slope),
-        text=name,
+        x=math.log10(x),
+        y=math.log10(y),
+        text=text,
         showarrow=False,
-        xanchor="right" if above else "left",
-        yanchor="bottom" if above else "top",
-        xshift=0 if above else 8,
+        xanchor="right",
+        yanchor="bottom",
         font={"size": 11, "color": style.GREY},
     )
 

@@ -141,7 +141,7 @@ def _line(kernel: Judged, total: float, compared: bool) -> dict[str, object]:
         "kernel": style.short(row.name, NAME_CHARS),
         "share": _hundredfold(weight / total) if weight is not None and total else None,
         "total": row.total_us,
-        "one call": row.median_us,
+        "one call": row.call_us,
         "at least": kernel.bound.us if kernel.bound else None,
         "registers": row.registers,
         "spills": row.spill_bytes,

@@ -27,10 +27,10 @@ def unmeasured(run: RunSummary) -> str:
 def picture(run: RunSummary, kernels: list[Judged], device: DeviceFact | None) -> None:
     """The kernels as points, in the plane that what is recorded allows."""
     yardstick = roofline.bandwidth_yardstick(device) if device else None
-    if device and yardstick and device.bandwidth_gbps and any(k.bound and k.row.median_us for k in kernels):
+    if device and yardstick and device.bandwidth_gbps and any(k.bound and k.row.call_us for k in kernels):
         figure = kernel_scatter.against_roofline(kernels, yardstick, device.bandwidth_gbps)
         caption = "On the line a kernel is as fast as its bytes or operations allow; as high above it, as much slower."
-    elif any(k.row.moved and k.row.median_us for k in kernels):
+    elif any(k.row.moved and k.row.call_us for k in kernels):
         figure = kernel_scatter.against_bytes(kernels)
         caption = "Dotted lines are equal bandwidths: a kernel below a line moves its bytes faster than that."
     elif any(k.least_us and k.row.registers is not None for k in kernels):
@@ -47,7 +47,7 @@ def captions(run: RunSummary, kernels: list[Judged], device: DeviceFact | None) 
     """How every column of the table came to be, and why one is missing."""
     methods = sorted({k.row.method for k in kernels if k.row.method})
     times = (
-        f"total: per call of the model; one call: the median ({'; '.join(methods)})"
+        f"total: per call of the model; one call: the median, of a library kernel the mean ({'; '.join(methods)})"
         if methods
         else f"Times are not recorded: {unmeasured(run)}"
     )
@@ -109,12 +109,12 @@ with st.container(horizontal=True, horizontal_alignment="distribute", vertical_a
 if other:
     difference(run, other)
     style.section(f"Every kernel of {run.name}", "kernels")
-left, right = st.columns([5, 3])
+chosen = kernel_table(kernels, key=f"kernels-{run.run_id}")
+left, right = st.columns([5, 4])
 with left:
-    chosen = kernel_table(kernels, key=f"kernels-{run.run_id}")
-    captions(run, kernels, device)
-with right:
     picture(run, kernels, device)
+with right:
+    captions(run, kernels, device)
 if chosen is not None and st.session_state.get(f"shown-{run.run_id}") != chosen:
     st.session_state[f"shown-{run.run_id}"] = chosen
     st.query_params["kernel"] = kernels[chosen].row.kernel_id or kernels[chosen].row.name

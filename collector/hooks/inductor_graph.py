@@ -12,7 +12,14 @@ from typing import Any
 
 from fusionscope.collector import estimate, reading, whereabouts
 from fusionscope.collector.hook import Emit, unmet
-from fusionscope.collector.observations import GraphConstant, GraphInput, GraphOutputs, NodeTraced, ScheduledBuffer
+from fusionscope.collector.observations import (
+    GraphConstant,
+    GraphInput,
+    GraphOutputs,
+    NodeAccesses,
+    NodeTraced,
+    ScheduledBuffer,
+)
 from fusionscope.storage.records import FusionGroup, GraphEdge, GraphNode, IrEdge, IrNode, MemoryPoint
 
 NAME = "inductor_graph"
@@ -21,6 +28,7 @@ RECORDS = (
     NodeTraced,
     GraphEdge,
     IrNode,
+    NodeAccesses,
     IrEdge,
     FusionGroup,
     ScheduledBuffer,
@@ -88,7 +96,10 @@ def _emit_graph(emit: Emit, nodes: Any) -> None:
         for source in node.all_input_nodes:
             emit(GraphEdge(graph_id=graph_id, src=source.name, dst=node.name))
     for position, node in enumerate(nodes):
-        emit(_ir_node(graph_id, position, node))
+        read, written = reading.accessed(node.read_writes.reads), reading.accessed(node.read_writes.writes)
+        accesses = NodeAccesses(graph_id, node.get_name(), read, written)
+        emit(accesses)
+        emit(_ir_node(position, node, accesses))
     _emit_edges(emit, graph_id, nodes)
 
 
@@ -99,14 +110,14 @@ def _value_bytes(value: Any) -> int | None:
     return None if elements is None else elements * int(value.element_size())
 
 
-def _ir_node(graph_id: str, position: int, node: Any) -> IrNode:
+def _ir_node(position: int, node: Any, accesses: NodeAccesses) -> IrNode:
     return IrNode(
-        graph_id=graph_id,
-        ir_node=node.get_name(),
+        graph_id=accesses.graph_id,
+        ir_node=accesses.ir_node,
         kind=reading.node_kind(node),
         target=getattr(node.node, "python_kernel_name", None),
-        bytes_read=reading.dependency_bytes(node.read_writes.reads),
-        bytes_written=reading.dependency_bytes(node.read_writes.writes),
+        bytes_read=reading.total(accesses.read),
+        bytes_written=reading.total(accesses.written),
         flops=reading.flops(node),
         origins=reading.origins(node),
         buffers=tuple(node.get_buffer_names()),
@@ -120,7 +131,7 @@ def _emit_edges(emit: Emit, graph_id: str, nodes: Any) -> None:
         for dep in node.read_writes.reads:
             writer = writers.get(dep.name)
             if writer is not None and writer != node.get_name():
-                size = reading.dependency_bytes([dep])
+                size = reading.accessed([dep])[dep.name]
                 emit(IrEdge(graph_id=graph_id, src=writer, dst=node.get_name(), buffer=dep.name, bytes=size))
 
 

@@ -16,6 +16,7 @@ from fusionscope.collector.observations import (
     KernelDefined,
     KernelWritten,
     LineSeen,
+    NodeAccesses,
     RealizeAsked,
     ScheduledBuffer,
     WrapperPlanned,
@@ -46,6 +47,7 @@ class GraphFacts:
         for observation in observations:
             seen[type(observation)].append(observation)
         self.nodes: dict[str, IrNode] = {n.ir_node: n for n in _only(seen, IrNode)}
+        self.accesses: dict[str, NodeAccesses] = {a.ir_node: a for a in _only(seen, NodeAccesses)}
         self.edges = _only(seen, IrEdge)
         self.groups = _only(seen, FusionGroup)
         self.buffers: dict[str, ScheduledBuffer] = {b.buffer: b for b in _only(seen, ScheduledBuffer)}

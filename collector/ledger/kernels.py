@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fusionscope.collector.ledger.graph_facts import GraphFacts
 from fusionscope.collector.ledger.plan import Plan
@@ -20,8 +20,9 @@ def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) ->
     for line, step in plan.call_steps:
         name = line.kernel or "unnamed"
         nodes = nodes_left[name].popleft() if nodes_left.get(name) else facts.writer_of(line.buffer)
+        traffic = _traffic(facts, plan, line, nodes)
         if name not in kernels:
-            kernels[name] = _kernel(facts, plan, line, name, nodes)
+            kernels[name] = _kernel(facts, line, name, nodes, traffic)
         groups = dict.fromkeys(facts.group_of[node] for node in nodes if node in facts.group_of)
         calls.append(
             KernelCall(
@@ -31,6 +32,10 @@ def kernels_and_calls(facts: GraphFacts, plan: Plan, output_code: str | None) ->
                 group_ids=tuple(groups),
                 step=step,
                 line=lines.next(name),
+                bytes_read=traffic.read,
+                bytes_written=traffic.written,
+                moved=traffic.moved,
+                flops=traffic.flops,
             )
         )
     return list(kernels.values()), calls
@@ -59,12 +64,53 @@ def edges_with_memory(facts: GraphFacts, plan: Plan) -> list[IrEdge]:
     return [replace(edge, materialised=edge.buffer in plan.buffers) for edge in facts.edges]
 
 
-def _kernel(facts: GraphFacts, plan: Plan, line: LineSeen, name: str, nodes: tuple[str, ...]) -> Kernel:
-    written = {buffer for node in nodes if node in facts.nodes for buffer in facts.nodes[node].buffers}
+@dataclass(frozen=True)
+class _Traffic:
+    """Bytes and operations of one call."""
+
+    read: int | None
+    written: int | None
+    moved: int | None
+    flops: int | None
+
+
+def _traffic(facts: GraphFacts, plan: Plan, line: LineSeen, nodes: tuple[str, ...]) -> _Traffic:
+    known = [node for node in nodes if node in facts.nodes]
+    written = {buffer for node in known for buffer in facts.nodes[node].buffers}
     written |= {line.buffer} if line.buffer else set()
     written |= {buffer.buffer for buffer in facts.allocated_by(line)}
-    read = set(line.args) - written | _taken_over(plan, written)
-    flops = [facts.nodes[node].flops for node in nodes if node in facts.nodes]
+    read = (set(line.args) | _taken_over(plan, written)) - written
+    accesses = [facts.accesses[node] for node in known if node in facts.accesses]
+    flops = [count for node in known if (count := facts.nodes[node].flops)]
+    whole_read, whole_written = _sizes(plan, read), _sizes(plan, written)
+    touched = {
+        **_parts(whole_read, [a.read for a in accesses]),
+        **_parts(whole_written, [a.written for a in accesses]),
+    }
+    return _Traffic(
+        read=_sum(whole_read) if read or not written else 0,
+        written=_sum(whole_written),
+        moved=_sum(touched),
+        flops=sum(flops) if flops else None,
+    )
+
+
+def _sizes(plan: Plan, names: Iterable[str]) -> dict[str, int]:
+    known = ((name, plan.buffers[name].bytes) for name in names if name in plan.buffers)
+    return {name: size for name, size in known if size is not None}
+
+
+def _parts(whole: dict[str, int], accesses: list[dict[str, int | None]]) -> dict[str, int]:
+    """Bytes of each buffer that the scheduler node which touches most of it does; all of it where none tells."""
+    parts = {name: [size for of_node in accesses if (size := of_node.get(name)) is not None] for name in whole}
+    return {name: min(size, max(parts[name], default=size)) for name, size in whole.items()}
+
+
+def _sum(sizes: dict[str, int]) -> int | None:
+    return sum(sizes.values()) if sizes else None
+
+
+def _kernel(facts: GraphFacts, line: LineSeen, name: str, nodes: tuple[str, ...], first: _Traffic) -> Kernel:
     source = facts.sources.get(name)
     return Kernel(
         kernel_id=facts.kernel_id(name),
@@ -72,9 +118,9 @@ def _kernel(facts: GraphFacts, plan: Plan, line: LineSeen, name: str, nodes: tup
         name=name,
         backend=_backend(facts, line, nodes),
         source=_body(source.source) if source else None,
-        bytes_read=_bytes(plan, read) if read or not written else 0,
-        bytes_written=_bytes(plan, written),
-        flops=sum(count for count in flops if count) if any(flops) else None,
+        bytes_read=first.read,
+        bytes_written=first.written,
+        flops=first.flops,
     )
 
 
@@ -100,9 +146,3 @@ def _taken_over(plan: Plan, written: Iterable[str]) -> set[str]:
     """Buffers that a kernel updates in place: it reads them although its arguments show only the new name."""
     made = (plan.buffers[name] for name in written if name in plan.buffers)
     return {buffer.reuses for buffer in made if buffer.reuses and buffer.reuse_kind == "in_place"}
-
-
-def _bytes(plan: Plan, names: Iterable[str]) -> int | None:
-    sizes = [plan.buffers[name].bytes for name in names if name in plan.buffers]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known else None

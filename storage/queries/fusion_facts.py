@@ -14,7 +14,7 @@ class GroupCost:
     """Figures of a group. Those of its kernel are shared by the groups that the kernel's call runs."""
 
     group_id: str
-    time_us: float | None  # median of one call of its kernel
+    time_us: float | None  # one call of its kernel: the median, of a library kernel this very call; see `costs`
     bytes: int | None  # read and written by its scheduler nodes, added up
     call_bytes: int | None  # by its kernel's call, each buffer once and whole
     registers: int | None  # a thread, of the chosen configuration, else of the one with the lowest occupancy
@@ -25,24 +25,41 @@ class GroupCost:
 
 
 def costs(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[GroupCost]:
-    """Figures of every group of a graph, in schedule order."""
+    """Figures of every group of a graph, in schedule order.
+
+    A library kernel is one kernel whatever its shapes, so the time of a group that it runs is read off the time line:
+    its spans there follow the order of the calls. Where spans and calls do not pair off, no time is told.
+    """
     return fetch(con, GroupCost, _COSTS, [run_id, graph_id])
 
 
-# A library kernel is one kernel whatever its shapes, so that what is known of its first call says nothing of others; a
-# group that it runs is one scheduler node.
 _COSTS = """
 WITH grouped AS (SELECT * FROM fusion_groups WHERE run_id = $1 AND graph_id = $2),
+call AS (
+    SELECT *, row_number() OVER of_kernel AS nth, count(*) OVER (PARTITION BY kernel_id) AS calls
+    FROM (SELECT * FROM kernel_calls WHERE run_id = $1 AND graph_id = $2)
+    WINDOW of_kernel AS (PARTITION BY kernel_id ORDER BY position)
+),
 called AS (
-    SELECT group_id, arg_min(kernel_id, position) AS kernel_id
-    FROM (
-        SELECT position, kernel_id, unnest(group_ids) AS group_id
-        FROM kernel_calls WHERE run_id = $1 AND graph_id = $2
+    SELECT group_id, arg_min(kernel_id, position) AS kernel_id, min(position) AS call
+    FROM (SELECT position, kernel_id, unnest(group_ids) AS group_id FROM call) GROUP BY group_id
+),
+span AS (
+    SELECT kernel_id, end_us - start_us AS us, count(*) OVER (PARTITION BY kernel_id) AS spans,
+        count(*) OVER named AS of_name, row_number() OVER (PARTITION BY kernel_id ORDER BY start_us) AS nth,
+        row_number() OVER (PARTITION BY kernel_id, name ORDER BY start_us) AS nth_of_name
+    FROM timeline WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL AND lane = (
+        SELECT min(lane) FROM timeline WHERE run_id = $1 AND variant = 'compiled'  -- device, or on a CPU host
     )
-    GROUP BY group_id
+    WINDOW named AS (PARTITION BY kernel_id, name)
+),
+ran AS (  -- a call runs one kernel, or each of the same several
+    SELECT position, sum(us) AS time_us FROM call JOIN span USING (kernel_id)
+    WHERE if(spans = calls, span.nth, nth_of_name) = call.nth AND (spans = calls OR of_name = calls)
+    GROUP BY position, spans, calls HAVING spans % calls = 0 AND count(*) = spans // calls
 ),
 timed AS (
-    SELECT kernel_id, min(median_us) AS time_us FROM kernel_timings
+    SELECT kernel_id, min(median_us) AS median_us FROM kernel_timings
     WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL GROUP BY kernel_id
 ),
 fullest AS (
@@ -64,13 +81,14 @@ alive AS (
     FROM (SELECT group_id, unnest(members) AS ir_node FROM grouped) LEFT JOIN held USING (ir_node)
     LEFT JOIN (SELECT * FROM ir_nodes WHERE run_id = $1 AND graph_id = $2) USING (ir_node) GROUP BY group_id
 )
-SELECT group_id, time_us, alive.moved AS bytes,
+SELECT group_id, CASE WHEN backend = 'extern' THEN ran.time_us ELSE median_us END AS time_us, alive.moved AS bytes,
     CASE WHEN backend = 'extern' THEN alive.moved ELSE k.bytes_read + k.bytes_written END AS call_bytes,
     registers, spill_bytes, occupancy,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes END AS peak_bytes,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes / nullif(sum(alive.bytes) OVER (), 0) END AS peak_share
-FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN timed USING (kernel_id) LEFT JOIN fullest USING (kernel_id)
+FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN ran ON ran.position = called.call
+LEFT JOIN timed USING (kernel_id) LEFT JOIN fullest USING (kernel_id)
 LEFT JOIN alive USING (group_id)
 LEFT JOIN (SELECT * FROM kernels WHERE run_id = $1) k USING (kernel_id), peak
-ORDER BY position
+ORDER BY grouped.position
 """

@@ -26,12 +26,12 @@ class KernelRow:
     calls: int  # in one call of its graph
     groups: int | None  # distinct fusion groups over all calls
     ops: int | None  # FX nodes over all calls
-    bytes_read: int | None  # of its first call
+    bytes_read: int | None  # of one call; see `kernels`
     bytes_written: int | None
     moved: int | None  # bytes that one call has to read and write; see `kernels`
-    flops: int | None
+    flops: int | None  # of one call
     flop_dtypes: tuple[str, ...] | None  # of what the counted operations read and write
-    median_us: float | None  # one call
+    call_us: float | None  # one call: the median, of a library kernel the mean
     total_us: float | None  # per call of the model
     method: str | None
     configs: int | None  # in which it was compiled; None where no configuration is recorded
@@ -73,8 +73,8 @@ class Call:
 def kernels(con: DuckDBPyConnection, run_id: str) -> list[KernelRow]:
     """Kernels of the user's own calls, slowest first; those without a time by the bytes that they move.
 
-    `moved` counts each buffer once, as if every value were read and written once, and of a buffer that is indexed or
-    sliced no more than what the scheduler nodes access (Inductor's get_read_write_buffers_sizes): the least traffic.
+    What one call reads, writes, moves and computes is the mean over its calls, as is the time of a library kernel,
+    which is one kernel whatever its shapes. `moved` is the least traffic, see KernelCall.
     """
     return fetch(con, KernelRow, _KERNELS, [run_id])
 
@@ -117,7 +117,13 @@ def grown_by(con: DuckDBPyConnection, run_id: str, kernel_id: str) -> list[Decis
 
 _KERNELS = f"""
 WITH call AS (SELECT * FROM kernel_calls WHERE run_id = $1),
-called AS (SELECT kernel_id, count(*) AS calls FROM call GROUP BY kernel_id),
+called AS (
+    SELECT kernel_id, count(*) AS calls,
+        avg(bytes_read)::BIGINT AS mean_read, avg(bytes_written)::BIGINT AS mean_written,
+        CASE WHEN count(moved) = count(*) THEN avg(moved)::BIGINT END AS moved,
+        CASE WHEN count(flops) = count(*) THEN avg(flops)::BIGINT END AS flops
+    FROM call GROUP BY kernel_id
+),
 grouped AS (SELECT DISTINCT kernel_id, graph_id, unnest(group_ids) AS group_id FROM call),
 held AS (
     SELECT kernel_id, graph_id, unnest(members) AS ir_node
@@ -138,8 +144,7 @@ first_node AS (
     FROM first_call JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
 ),
 accessed AS (
-    SELECT kernel_id, CASE WHEN count(bytes_read) = count(*) THEN sum(bytes_read)::BIGINT END AS node_reads,
-        CASE WHEN count(bytes_written) = count(*) THEN sum(bytes_written)::BIGINT END AS node_writes,
+    SELECT kernel_id,
         CASE WHEN bool_or(kind = 'template') THEN 'template' WHEN bool_or(kind = 'extern') THEN 'extern'
             WHEN bool_or(kind = 'reduction') THEN 'reduction' ELSE 'pointwise' END AS kind
     FROM first_node JOIN (SELECT * FROM ir_nodes WHERE run_id = $1) USING (graph_id, ir_node) GROUP BY kernel_id
@@ -160,9 +165,14 @@ multiplied AS (
 ),
 timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
 spent AS (  -- one library call may run several kernels
-    SELECT kernel_id, coalesce(sum(median_us * calls) / nullif(max(calls), 0), max(median_us)) AS median_us,
-        sum(total_us) AS total_us, any_value(method) AS method
+    SELECT kernel_id, max(median_us) AS median_us, sum(total_us) AS total_us, any_value(method) AS method
     FROM timed WHERE kernel_id IS NOT NULL GROUP BY kernel_id
+),
+executed AS (  -- how often a call of the model runs a graph, by the calls of its generated kernels
+    SELECT graph_id, max(t.calls // c.calls) AS times
+    FROM timed t JOIN called c USING (kernel_id)
+    JOIN (SELECT kernel_id, graph_id FROM kernels WHERE run_id = $1 AND backend <> 'extern') USING (kernel_id)
+    GROUP BY graph_id
 ),
 fullest AS (
     SELECT *, count(*) OVER (PARTITION BY kernel_id) AS configs,
@@ -178,23 +188,23 @@ driven AS (
     WHERE run_id = $1 AND coalesce(c.phase, 'drive') = 'drive'
 ),
 kernel AS (
-    SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(calls, 0) AS calls, coalesce(groups, 0) AS groups,
+    SELECT k.kernel_id, graph_id, k.name, k.backend, coalesce(c.calls, 0) AS calls, coalesce(groups, 0) AS groups,
         coalesce(ops, 0) AS ops, coalesce(kind, if(k.backend = 'extern', 'extern', NULL)) AS kind,
-        bytes_read, bytes_written,
-        CASE WHEN k.backend = 'extern' THEN bytes_read + bytes_written
-            WHEN bytes_read IS NOT NULL AND bytes_written IS NOT NULL
-            THEN least(bytes_read, node_reads) + least(bytes_written, node_writes) END AS moved,
-        flops, flop_dtypes, median_us, total_us, method,
+        coalesce(mean_read, k.bytes_read) AS bytes_read, coalesce(mean_written, k.bytes_written) AS bytes_written,
+        moved, coalesce(c.flops, if(k.backend <> 'extern' OR c.calls = 1, k.flops, NULL)) AS flops, flop_dtypes,
+        CASE WHEN k.backend = 'extern' AND c.calls > 0 THEN total_us / (c.calls * coalesce(times, 1))
+            ELSE median_us END AS call_us,
+        total_us, method,
         configs, decided, registers, spill_bytes, occupancy, occupancy_limit, position
     FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
-    LEFT JOIN called USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
+    LEFT JOIN called c USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
     LEFT JOIN accessed USING (kernel_id) LEFT JOIN multiplied USING (kernel_id)
-    LEFT JOIN spent USING (kernel_id)
+    LEFT JOIN spent USING (kernel_id) LEFT JOIN executed USING (graph_id)
     LEFT JOIN (
         SELECT kernel_id, configs, decided, registers, spill_bytes, occupancy, occupancy_limit FROM fullest
     ) USING (kernel_id)
     UNION ALL BY NAME
-    SELECT name, 'operator' AS backend, calls, median_us, total_us, method
+    SELECT name, 'operator' AS backend, calls, median_us AS call_us, total_us, method
     FROM timed WHERE kernel_id IS NULL
 )
 SELECT * EXCLUDE (position) FROM kernel

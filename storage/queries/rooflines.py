@@ -48,8 +48,8 @@ def judged(con: DuckDBPyConnection, run_id: str) -> list[Judged]:
 
 
 def _judge(row: KernelRow, gpu: DeviceFact | None, fp32_matmul: str | None) -> Judged:
-    gbps = roofline.achieved_gbps(row.moved, row.median_us)
-    tflops = roofline.achieved_tflops(row.flops, row.median_us)
+    gbps = roofline.achieved_gbps(row.moved, row.call_us)
+    tflops = roofline.achieved_tflops(row.flops, row.call_us)
     if gpu is None:
         return Judged(row, None, gbps, None, tflops, None)
     rate = roofline.operation_rate(gpu, row.flop_dtypes or (), fp32_matmul)
