@@ -180,21 +180,20 @@ def _dependency_size(dep: Any) -> int | None:
 
     known = _sizes.setdefault(V.graph, {})
     if dep not in known:
-        known[dep] = None if dep.has_unbacked_symbols() else min(int(V.graph.get_dep_size_hint(dep)), _accessed(dep))
+        whole = None if dep.has_unbacked_symbols() else int(V.graph.get_dep_size_hint(dep))
+        known[dep] = whole if whole is None or not dep.is_indirect() else min(whole, _reached(dep) or whole)
     return known[dep]
 
 
-def _accessed(dep: Any) -> float:
+def _reached(dep: Any) -> int | None:
     """Bytes that an index made of data can reach, one element an access: of an embedding its rows, not its table.
 
     Inductor counts the whole buffer (MemoryDep.get_numel, torch/_inductor/dependencies.py).
     """
     from torch._inductor.virtualized import V
 
-    accesses = [size_hint(size) for size in dep.size] if dep.is_indirect() else [None]
-    if None in accesses:
-        return math.inf
-    return math.prod(accesses) * int(V.graph.get_dtype(dep.name).itemsize)
+    sizes = [size for part in dep.size if (size := size_hint(part)) is not None]
+    return math.prod(sizes) * int(V.graph.get_dtype(dep.name).itemsize) if len(sizes) == len(dep.size) else None
 
 
 _sizes: weakref.WeakKeyDictionary[Any, dict[Any, int | None]] = weakref.WeakKeyDictionary()

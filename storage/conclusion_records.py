@@ -24,6 +24,7 @@ class Finding:
 
 
 UNATTRIBUTED = "unattributed "  # begins the operator of a row whose kernel is known by its name alone
+UNSTEADY = "latency is not recorded: every sample had a compilation inside"  # what the hook "measure" says of a variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

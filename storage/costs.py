@@ -188,7 +188,7 @@ def _operator(node: GraphNode) -> str:
     """What eager runs in a node's place, in the dispatcher's words."""
     if node.op == "placeholder":
         return "copy of an input"
-    operator = node.original or node.target
+    operator = node.original or "::".join(node.target.split(".")[:2])  # aten.select_scatter.default: a pass made it
     return "aten::native_batch_norm" if operator.startswith(_BATCH_NORM) else operator
 
 

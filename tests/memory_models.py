@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
-def chunked(x: Tensor, w: Tensor, mask: Tensor) -> list[Tensor]:
+def chunked(x: Tensor, w: Tensor, mask: Tensor, chunks: int = 4) -> list[Tensor]:
     """Works chunk by chunk; compiled, one kernel multiplies all chunks by the mask (pytorch#122512)."""
     tops = []
-    for part in x.chunk(4):
+    for part in x.chunk(chunks):
         scores = part @ w
         masked = scores * mask
         tops.append((masked @ w.t()).relu())
@@ -74,3 +74,38 @@ def drive_frozen() -> None:
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
     with torch.no_grad(), torch._inductor.config.patch(freezing=True):
         torch.compile(model)(torch.randn(4, 64))
+
+
+class Gated(nn.Module):
+    """Two linear layers with GELU between them, whose result the backward may find saved or compute again."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        self.first, self.second, self.again = nn.Linear(32, 128), nn.Linear(128, 32), again
+
+    def tail(self, hidden: Tensor) -> Tensor:
+        """(rows, 128) → (rows, 32)."""
+        active = nn.functional.gelu(hidden)
+        result: Tensor = self.second(active)
+        return result
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 32) → (rows, 32)."""
+        hidden = self.first(x)
+        result: Tensor = checkpoint(self.tail, hidden, use_reentrant=False) if self.again else self.tail(hidden)
+        return result
+
+
+def drive_gated(again: bool = False) -> None:
+    """A training step of 8 rows."""
+    torch.compile(Gated(again))(torch.randn(8, 32)).sum().backward()
+
+
+def drive_donated() -> None:
+    """A backward that writes over what the forward saved for it: sizes fit, and nobody else reads it."""
+
+    def doubled(x: Tensor, w: Tensor) -> Tensor:
+        return ((x @ w).exp() @ w).sin()
+
+    x, w = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
+    torch.compile(doubled)(x, w).sum().backward()

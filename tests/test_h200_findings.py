@@ -9,13 +9,16 @@ of cuDNN's flash kernel (556 µs and 1,385 µs).
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from fusionscope import sample_models
+from fusionscope.collector.measure.wrappers import finishing_operators
 from fusionscope.storage import records as r
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import compare, costs, fusion_facts, rooflines
+from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.queries.costs import CostRow
 from fusionscope.storage.queries.findings import findings
 from fusionscope.storage.queries.kernels import calls, kernels
@@ -33,7 +36,7 @@ MLP_TIMES = {
     ("compiled", "latency_us"): 198.0,
     ("reduce-overhead", "latency_us"): 104.0,
 }
-FORWARD, TRAINING, MLP = "h200_gpt2_forward", "h200_gpt2_training", "h200_mlp_weights"
+FORWARD, TRAINING, MLP, SPILLS = "h200_gpt2_forward", "h200_gpt2_training", "h200_mlp_weights", "h200_spills"
 ATTRIBUTED = (FORWARD, TRAINING, MLP, "h200_resnet50")
 
 
@@ -92,6 +95,38 @@ def test_the_mlp_is_launch_bound(h200: tuple[Library, dict[str, str]]) -> None:
         f"The host needs {microseconds(host)} to issue a call that keeps the device busy for {microseconds(device)}."
     )
     assert any(fact.startswith("a call with CUDA graphs: ") for fact in bound.evidence)
+
+
+def test_gpt2_keeps_its_device_busy(h200: tuple[Library, dict[str, str]]) -> None:
+    assert found_in(h200, FORWARD)["launch_bound"].status == "passed"
+
+
+@pytest.mark.parametrize(("name", "status", "severity"), [(SPILLS, "failed", "problem"), (MLP, "passed", "problem")])
+def test_a_kernel_spills_where_its_binary_says_so(
+    h200: tuple[Library, dict[str, str]], name: str, status: str, severity: str
+) -> None:
+    found = found_in(h200, name)["spills"]
+    assert (found.status, found.severity) == (status, severity)
+
+
+def test_layer_norms_with_dropout_leave_room_for_few_warps(h200: tuple[Library, dict[str, str]]) -> None:
+    found = found_in(h200, TRAINING)["spills"]
+    assert (found.status, found.severity) == ("failed", "note")
+    assert len(found.evidence) == 4
+    assert all("native_layer_norm" in fact and "19% of the warps" in fact for fact in found.evidence)
+
+
+def test_the_wrapper_of_a_training_step_tells_what_finishes_its_mix_order_kernels(
+    h200: tuple[Library, dict[str, str]], tmp_path: Path
+) -> None:
+    found = {}
+    for graph in h200[0].ask(records_of, r.Graph, h200[1][TRAINING]):
+        if graph.output_code:
+            wrapper = ModuleType("wrapper")
+            wrapper.__file__ = str(tmp_path / "wrapper.py")
+            Path(wrapper.__file__).write_text(graph.output_code)
+            found[graph.graph_id] = finishing_operators(wrapper)
+    assert {name: operators for name, operators in found.items() if operators} == {"2/0.backward": {"aten::sum"}}
 
 
 @pytest.mark.parametrize("name", ATTRIBUTED)

@@ -18,6 +18,7 @@ from fusionscope.collector.measure import Comparison, Record, compare, latency, 
 from fusionscope.collector.measure.device import idle_ns
 from fusionscope.collector.measure.kernels import operators_with_kernel
 from fusionscope.collector.measure.memory import memory_records
+from fusionscope.collector.measure.moved import moved_record
 from fusionscope.collector.measure.numerics import Errors, add_errors
 from fusionscope.collector.measure.step import step_of
 from fusionscope.collector.measure.wrappers import dispatched, kernels_marked, kernels_of, wrappers
@@ -68,10 +69,32 @@ def test_the_mlp_runs_nine_kernels_eager_and_eight_compiled(mlp: Compared) -> No
 def test_every_measurement_says_how_it_was_made(mlp: Compared) -> None:
     made = of_type(mlp[1], Measurement)
     wanted = {"latency_us", "kernels", "profiled_us", "peak_bytes", "base_bytes"}
+    moved = {("eager", "bytes_moved")}  # of compiled code it is known by its kernels: storage/queries/moved.py
     numerics = {("compiled", metric) for metric in ("max_abs_error", "max_rel_error", "beyond_tolerance")}
-    assert {(m.variant, m.metric) for m in made} == {(v, m) for v in ("eager", "compiled") for m in wanted} | numerics
+    assert {(m.variant, m.metric) for m in made} == {
+        (v, m) for v in ("eager", "compiled") for m in wanted
+    } | numerics | moved
     assert all(m.method and m.unit for m in made)
     assert mlp[0].speedup == pytest.approx(mlp[0].eager_us / mlp[0].compiled_us)  # type: ignore[operator]
+
+
+def test_the_bytes_that_eager_moves_are_those_of_its_operators(mlp: Compared) -> None:
+    rows, weight, bias = 64 * 512 * 4, 512 * 512 * 4, 512 * 4
+    (moved,) = (m.median for m in of_type(mlp[1], Measurement) if m.metric == "bytes_moved")
+    assert moved == 4 * (2 * rows + weight + bias) + 4 * 2 * rows + 2 * rows  # addmm, relu, softmax
+
+
+def test_a_write_reads_nothing_and_a_lookup_only_its_rows() -> None:
+    table, words = torch.zeros(1000, 8), torch.tensor([1, 2])
+
+    def step() -> None:
+        torch.empty(8).fill_(1)
+        torch.nn.functional.embedding(words, table)
+        table.expand(3, 1000, 8).view(3, 1000, 8)
+
+    moved = moved_record("eager", step, CPU)
+    assert isinstance(moved, Measurement)
+    assert moved.median == 32 + (16 + 64 + 64)
 
 
 def test_the_traced_graph_holds_the_operations_of_the_model_with_their_lines(mlp: Compared) -> None:
@@ -104,6 +127,17 @@ def test_a_model_that_cannot_be_traced_says_why_and_is_measured_all_the_same() -
     assert isinstance(graph, Graph)
     assert graph.code is None
     assert (graph.reason or "").startswith("torch.jit.trace cannot trace this model: RuntimeError: Type 'Tuple")
+
+
+def test_a_model_that_returns_a_dictionary_has_no_torchscript_and_says_why() -> None:
+    records = list[Record]()
+    model, given = lambda x: {"twice": x * 2}, (torch.ones(3),)
+    others = {"torchscript": maker("torchscript", model, given)}
+    found = compare(model, model, given, others=others, emit=records.append, graph_of=lambda _: None)
+    assert found.latency_us.keys() == {"eager", "compiled"}
+    assert found.reasons[0].startswith(
+        "torchscript: not measured: torch.jit.trace cannot trace this model: RuntimeError: Encountering a dict"
+    )
 
 
 def test_generated_kernels_are_timed_under_their_graph(mlp: Compared) -> None:

@@ -62,6 +62,45 @@ def test_the_plan_and_named_parts_are_the_measured_peak_of_a_sample(name: str, t
         assert peak == whole
 
 
+def attention(q: Tensor, w: Tensor) -> Tensor:
+    """The kernel also returns the logarithms of its sums, which nothing here reads."""
+    return (nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).relu() @ w).exp()
+
+
+def parts_of(records: list[MemoryRecord], graph_id: str) -> dict[str, int]:
+    return {part.name: part.bytes for part in of(records, MemoryResidual) if part.graph_id == graph_id}
+
+
+def test_the_unread_results_of_a_kernel_end_with_its_tuple(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        inputs = torch.randn(2, 4, 64, 32), torch.randn(32, 512)
+        records = measured(attention, torch.compile(attention), inputs, tmp_path, backward=False)
+    (peak,) = (m.median for m in of(records, Measurement) if m.metric == "peak_bytes")
+    assert parts_of(records, "0/0.inference") == {"plan": peak} == {"plan": (512 * 32 + 512 * 512) * 4}
+
+
+def test_a_gradient_that_the_caller_keeps_lifts_the_measured_peak_at_a_later_step(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    weight = torch.randn(64, 512, requires_grad=True)
+    compiled = torch.compile(lambda x: (x @ weight).exp())
+    given = torch.ones(256, 512)  # the plan frees it and the result after their last use; both are held here
+    with record("memory", store=tmp_path, strict=True, import_on_exit=False) as recording:
+
+        def step() -> None:
+            compiled(torch.ones(256, 64)).backward(given)
+            weight.grad = None
+
+        step()
+        records = list(memory_records("compiled", step, CPU, (), recording._plan_of))
+    whole, gradient = 256 * 512 * 4, 64 * 512 * 4
+    assert parts_of(records, "0/0.backward") == {
+        "plan": whole,
+        "another moment": gradient - 2 * whole,
+        "kept by the caller": 2 * whole,
+    }
+
+
 class Trained(nn.Module):
     """A linear layer, GELU and a second layer."""
 
@@ -146,3 +185,30 @@ def test_a_smaller_budget_saves_less_and_computes_more_again() -> None:
     assert saved == sorted(saved, reverse=True)
     assert (saved[0], saved[-1]) == (2 * 8 * 32 * 4, 0)  # the hidden layer before and after GELU; at last nothing
     assert again[0] < again[-1]
+
+
+class Dropped(nn.Module):
+    """Dropout between two linear layers: random numbers, which Inductor's passes replace before the partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 64) → (rows, 64)."""
+        result: Tensor = self.second(nn.functional.dropout(nn.functional.gelu(self.first(x)), 0.1))
+        return result
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.5])
+def test_what_a_budget_would_save_is_what_a_compile_under_it_saves(budget: float, tmp_path: Path) -> None:
+    model, x = Dropped(), torch.randn(32, 64)
+    tried = {one.budget: one.saved_bytes for one in budget_records(model, (x,), ["0/0.joint"])}
+    torch._dynamo.reset()
+    with (
+        torch._functorch.config.patch(activation_memory_budget=budget),
+        record("memory", store=tmp_path, strict=True, import_on_exit=False) as recording,
+    ):
+        torch.compile(model)(x).sum().backward()
+        (plan,) = (plan for graph_id, plan in recording._ledger.plans.items() if graph_id.endswith("forward"))
+    assert sum(made.bytes or 0 for made in plan.buffers.values() if made.category == "saved") == tried[budget]

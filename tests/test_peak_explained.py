@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from memory_models import (
     drive_branches,
     drive_checkpointed,
     drive_chunked,
+    drive_donated,
     drive_frozen,
+    drive_gated,
     drive_late_match,
     two_branches,
 )
@@ -24,13 +27,14 @@ from torch._inductor.virtualized import V
 from fusionscope.collector import record
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import memory
-from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_values
-from fusionscope.storage.queries.memory import Curve
+from fusionscope.storage.queries.live_set import Alive, Saved, live_set, saved_values, story
+from fusionscope.storage.queries.memory import Curve, Donated
 from fusionscope.storage.queries.plan import PlanFacts, plan_facts
 from fusionscope.storage.queries.plan_replay import Without, fusions_at, fusions_that_raise_the_peak, reproduces
+from fusionscope.storage.queries.recompute import Recompute, recomputable
 from fusionscope.storage.records import ReuseDecision
 
-INFERENCE = "0/0.inference"
+INFERENCE, FORWARD = "0/0.inference", "0/0.forward"
 SCORES = 64 * 512 * 4  # one score buffer: 131,072 bytes
 
 
@@ -49,6 +53,10 @@ class Explained:
         found = self._library.ask(live_set, self._run_id, graph_id, self.plan(graph_id).peak_step)
         return {alive.life.buffer: alive for alive in found}
 
+    def story(self, buffer: str, graph_id: str = INFERENCE) -> Alive | None:
+        """What a click on the buffer tells at the peak."""
+        return self._library.ask(story, self._run_id, graph_id, buffer, self.plan(graph_id).peak_step)
+
     def without(self, graph_id: str = INFERENCE) -> list[Without]:
         return self._library.ask(fusions_at, self._run_id, graph_id, self.plan(graph_id).peak_step)
 
@@ -60,6 +68,12 @@ class Explained:
 
     def saved(self, graph_id: str) -> list[Saved]:
         return self._library.ask(saved_values, self._run_id, graph_id)
+
+    def again(self, graph_id: str) -> list[Recompute]:
+        return self._library.ask(recomputable, self._run_id, graph_id)
+
+    def donated(self, graph_id: str) -> list[Donated]:
+        return self._library.ask(memory.donated, self._run_id, graph_id)
 
 
 def explained(store: Path, drive: Callable[[], Any]) -> Explained:
@@ -102,6 +116,11 @@ def test_four_score_buffers_are_alive_because_one_kernel_masks_all_chunks(chunks
     blamed = {alive.group_id for alive in scores if alive.cause == "fused_writer"}
     assert blamed == {"op1_op5_op9_op13"}
     assert all(alive.life.source_text == "masked = scores * mask" for alive in scores)
+
+
+def test_a_click_on_a_buffer_tells_what_the_live_set_tells(chunks: Explained) -> None:
+    for buffer, alive in chunks.alive().items():
+        assert chunks.story(buffer) == alive
 
 
 def test_without_that_fusion_the_peak_is_what_torch_reaches_when_it_is_forbidden(
@@ -181,3 +200,28 @@ def test_a_replay_that_does_not_give_the_plan_claims_nothing(chunks: Explained) 
 
     other = replace(chunks.facts(), peak_bytes=1)
     assert fusions_that_raise_the_peak(other, list(other.buffers)) == []
+
+
+def test_what_computing_again_would_free_is_what_a_checkpoint_frees(store: Path) -> None:
+    kept = explained(store, drive_gated)
+    freed = explained(store, partial(drive_gated, again=True))
+    gelu, linear = kept.again(FORWARD)
+    assert (gelu.source_text, gelu.flops, gelu.moved) == ("active = nn.functional.gelu(hidden)", 0, 2 * 8 * 128 * 4)
+    assert (linear.operators, linear.flops) == (("aten.addmm.default",), 2 * 8 * 32 * 128)
+    assert saved_bytes(kept) - saved_bytes(freed) == gelu.bytes == 8 * 128 * 4
+    before, after = ({one.node for one in of.saved(FORWARD) if one.recomputed} for of in (kept, freed))
+    assert len(after - before) == gelu.calls - gelu.already
+
+
+def saved_bytes(of: Explained) -> int:
+    return sum(one.bytes or 0 for one in of.saved(FORWARD) if one.saved and not one.is_input)
+
+
+def test_the_saved_blocks_are_all_candidates_to_be_computed_again(store: Path) -> None:
+    kept = explained(store, drive_gated)
+    assert sum(one.bytes for one in kept.again(FORWARD)) == saved_bytes(kept)
+
+
+def test_a_saved_value_that_the_backward_writes_over_is_donated(store: Path) -> None:
+    given = explained(store, drive_donated).donated("0/0.backward")
+    assert any(one.taken_by for one in given)

@@ -144,7 +144,9 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 def _time_axis(update: Callable[..., object], title: str, low: float, high: float) -> None:
-    ticks = [10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+    steps = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [tick for power in decades for step in steps if low <= (tick := step * 10.0**power) <= high]
     texts = [style.duration(tick) for tick in ticks]
     update(type="log", title=title, range=_decades(low, high), tickvals=ticks, ticktext=texts)
 

@@ -75,7 +75,7 @@ def timeline_figure(spans: Sequence[TimelineSpan]) -> go.Figure:
                 x=[(span.end_us - span.start_us) / divisor for span in inside],
                 y=[_title(span.variant, span.lane) for span in inside],
                 width=0.8,
-                marker={"color": colour, "line": {"color": "rgba(255,255,255,0.7)", "width": 0.5}},
+                marker={"color": colour, "line": {"color": "rgba(128,128,128,0.5)", "width": 0.5}},
                 hovertext=[_story(span) for span in inside],
                 hovertemplate="%{hovertext}<extra></extra>",
             )

@@ -7,7 +7,6 @@ import streamlit as st
 from fusionscope.app import data, style
 from fusionscope.app.figures.waterfall import TOP, begin_of, name_of, waterfall
 from fusionscope.app.table import table
-from fusionscope.app.words import METRICS
 from fusionscope.storage.queries import costs
 from fusionscope.storage.queries.costs import GROUPINGS, CostRow, Coverage
 
@@ -56,8 +55,8 @@ _FORMATS = {
     "eager": style.duration,
     "compiled": style.duration,
     "gain": lambda us: style.signed(style.duration(None if us is None else abs(us)), us),
-    "eager kernels": style.number,
-    "compiled kernels": style.number,
+    "eager's kernel calls": style.number,
+    "kernels of compiled code": style.number,
 }
 
 
@@ -68,8 +67,8 @@ def _row(row: CostRow) -> dict[str, object]:
         "compiled": row.compiled_us,
         "gain": row.gain_us,
         "estimate": "shared" if row.estimated else "",
-        "eager kernels": row.eager_kernels,
-        "compiled kernels": len(row.kernel_ids),
+        "eager's kernel calls": row.eager_kernels,
+        "kernels of compiled code": len(row.kernel_ids) or (None if row.compiled_us else 0),
         "source": style.source_line(row.file, row.line),
     }
 
@@ -80,4 +79,5 @@ def _covered(part: Coverage) -> str:
     if not part.profiled_us or not part.latency_us:
         return f"{rows}."
     ratio = style.ratio(part.profiled_us / part.latency_us)
-    return f"{rows}; a call took {ratio} its {METRICS['latency_us'].title.lower()} under the profiler."
+    calls = f"{style.duration(part.profiled_us)} with the profiler and {style.duration(part.latency_us)} without"
+    return f"{rows}; a call takes {calls}, {ratio}."

@@ -18,7 +18,14 @@ from fusionscope.storage.queries.memory import Curve, Point
 
 MOST = 300  # rows of the live set; its largest
 FORMATS = {"bytes": style.size}
-WIDTHS = {"kept alive by": {"width": 460}, "line": {"width": 220}, "buffer": {"width": 120}}
+WIDTHS = {
+    "buffer": {"width": 74},
+    "bytes": {"width": 74},
+    "source": {"width": 160},
+    "kept alive by": {"width": 460},
+    "line": {"width": 220},
+}
+LiveRow = tuple[bool, str, dict[str, object]]  # made by the call, key of the block, cells
 HEIGHT = 420  # of the live set in pixels, beside the picture
 
 
@@ -119,7 +126,7 @@ def _caption(scene: Scene, peak_step: int) -> None:
     small = f"; the grey band is {style.plural(count, 'smaller block')}, {exact(at_peak)} at the peak" if count else ""
     style.note(
         f"Shown: {how}. A rectangle is a block of memory, as high as it is large{small}. Click the curve, or draw a "
-        "box over it with the tool above, for the live set of that step; click a rectangle for its story.",
+        "box over it with the tool above, for the live set of that step; click a rectangle or a row for its story.",
         "plan",
     )
 
@@ -132,11 +139,17 @@ def _live_set(shown: Shown, chosen: Point) -> None:
     if shares:
         named = [(share.category, share.bytes) for share in shares]
         st.plotly_chart(shares_figure(named), key="shares", config=style.PLOT, alt="Bytes alive by category")
-    rows = _plan_rows(scene, chosen.step) if scene.basis == PLAN else _measured_rows(scene, chosen.step)
+    alive = _plan_rows(scene, chosen.step) if scene.basis == PLAN else _measured_rows(scene, chosen.step)
     entry = st.toggle("With what was there before the call", key="entry", help="weights, inputs, optimizer state")
-    kept = [row for own, row in rows if own or entry]
+    kept = [(key, row) for own, key, row in alive if own or entry]
     if kept:
-        table(kept, FORMATS, key="live", config=WIDTHS, height=HEIGHT if len(kept) > 12 else None)
+        lit = st.query_params.get("block")
+        rows, height = [row for _, row in kept], HEIGHT if len(kept) > 12 else None
+        key = f"live-{chosen.step}-{lit}-{entry}"  # of its own for each block, so that a click counts once
+        clicked = table(rows, FORMATS, key=key, choose=True, config=WIDTHS, height=height)
+        if clicked is not None and kept[clicked][0] != lit:
+            st.query_params["block"] = kept[clicked][0]
+            st.rerun(scope="fragment")
     total = sum(share.bytes for share in shares)
     style.note(
         f"{exact(chosen.live_bytes)} above the entry of the call, {exact(total)} with what was there before and has a "
@@ -145,9 +158,9 @@ def _live_set(shown: Shown, chosen: Point) -> None:
     )
 
 
-def _plan_rows(scene: Scene, step: int) -> list[tuple[bool, dict[str, object]]]:
+def _plan_rows(scene: Scene, step: int) -> list[LiveRow]:
     alive = data.ask(live_set.live_set, scene.run_id, scene.graph_id, step)
-    return [(not found.life.at_entry, _plan_row(found)) for found in alive[: MOST * 2]][:MOST]
+    return [(not found.life.at_entry, found.life.buffer, _plan_row(found)) for found in alive[: MOST * 2]][:MOST]
 
 
 def _plan_row(found: Alive) -> dict[str, object]:
@@ -155,8 +168,8 @@ def _plan_row(found: Alive) -> dict[str, object]:
     return {
         "buffer": life.buffer,
         "bytes": life.bytes,
-        "kept alive by": found.why,
         "source": style.source_line(life.file, life.line),
+        "kept alive by": found.why,
         "line": life.source_text or "",
         "category": life.category,
         "computed by": life.kernel,
@@ -171,17 +184,17 @@ def _plan_row(found: Alive) -> dict[str, object]:
     }
 
 
-def _measured_rows(scene: Scene, step: int) -> list[tuple[bool, dict[str, object]]]:
+def _measured_rows(scene: Scene, step: int) -> list[LiveRow]:
     alive = data.ask(blocks.alive, scene, step, MOST)
-    return [(block.phase != "before", _measured_row(block)) for block in alive]
+    return [(block.phase != "before", block.key, _measured_row(block)) for block in alive]
 
 
 def _measured_row(block: Block) -> dict[str, object]:
     return {
         "buffer": style.short(block.name, 40),
         "bytes": block.bytes,
-        "category": block.category,
         "source": style.source_line(block.file, block.line),
+        "category": block.category,
         "line": block.source_text or "",
         "allocated by": block.label,
         "computed by": block.kernel,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import streamlit as st
@@ -16,6 +17,7 @@ from fusionscope.storage.queries import compare, compile, overview
 from fusionscope.storage.records import KernelTiming, Measurement
 
 TOP = 12
+_CUTLASS = re.compile(r"^cutlass::\w+<(\w+).*")  # one function for all: the type tells which
 
 
 def bars(measurements: list[Measurement], metrics: list[str]) -> None:
@@ -34,6 +36,13 @@ def variants_table(measurements: list[Measurement]) -> None:
     present = [*METRICS, *sorted({m.metric for m in measurements} - set(METRICS))]
     rows = [row for metric in present for row in quantity(measurements, metric, variants)]
     table(rows, key="variants", config=style.right(["quantity", *variants]))
+    without = [v for v in variants if not find(measurements, "bytes_moved", v)]
+    if without and len(without) < len(variants):
+        style.note(
+            f"Bytes moved by a call are not recorded of {' and '.join(without)}: eager's operators and the recorded "
+            "calls of kernels are counted; TorchScript records none, a replayed CUDA graph names none.",
+            "bytes-moved",
+        )
 
 
 def quantity(measurements: list[Measurement], metric: str, variants: list[str]) -> Iterator[dict[str, str]]:
@@ -43,7 +52,9 @@ def quantity(measurements: list[Measurement], metric: str, variants: list[str]) 
     if not known:
         return
     shown = metric_of(metric, next(iter(known.values())).unit)
-    yield {"quantity": shown.title} | {v: shown.form(m.median) if m else style.MISSING for v, m in found.items()}
+    none = {"eager": "" if not shown.of_eager else style.MISSING}
+    medians = {v: shown.form(m.median) if m else none.get(v, style.MISSING) for v, m in found.items()}
+    yield {"quantity": shown.title} | medians
     if shown.pictured and any(m.p10 is not None for m in known.values()):
         spread = {v: interval(m, shown) if m else style.MISSING for v, m in found.items()}
         yield {"quantity": "   10th – 90th percentile"} | spread
@@ -65,6 +76,15 @@ def methods(measurements: list[Measurement]) -> list[str]:
     ]
 
 
+def called(timing: KernelTiming) -> str:
+    """A kernel of C++ by the operator that it is for and its name without types; others by their name."""
+    kernel = timing.name.removeprefix("void ").replace("(anonymous namespace)::", "").partition("(")[0]
+    kernel = _CUTLASS.sub(r"\1", kernel).partition("<")[0].rpartition("::")[2]
+    op = (timing.op or "").removeprefix("aten::")
+    own = kernel if "(" in timing.name else timing.name
+    return own if re.search(rf"\b{re.escape(op)}\b", own) else f"{op} · {own}"
+
+
 def timings(title: str, rows: list[KernelTiming], total_us: float | None) -> None:
     """What took longest in one variant."""
     style.section(title, title)
@@ -73,7 +93,7 @@ def timings(title: str, rows: list[KernelTiming], total_us: float | None) -> Non
         return
     listed = [
         {
-            "kernel or operator": style.short(t.name, 40),
+            "kernel or operator": style.short(called(t), 40),
             "calls": t.calls,
             "one call": t.median_us,
             "per model call": t.total_us,

@@ -112,6 +112,14 @@ class GraphFacts:
         whole = self.buffers.get(line.buffer)
         return items or ([whole] if whole and whole.shape is not None else [])
 
+    def unnamed_items(self, whole: str) -> list[str]:
+        """Items of a tuple that the wrapper never takes out of it: they end with the tuple."""
+        return [item.buffer for item in self._items_of.get(whole, ()) if item.buffer not in self._taken_out]
+
+    @cached_property
+    def _taken_out(self) -> frozenset[str]:
+        return frozenset(line.buffer for line in self.lines if line.kind == "MultiOutputLine" and line.buffer)
+
     def writer_of(self, buffer: str | None) -> tuple[str, ...]:
         """The scheduler node that writes a buffer: some library calls are not announced with their node."""
         known = self.buffers.get(buffer or "")

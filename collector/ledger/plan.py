@@ -1,8 +1,9 @@
 """The wrapper's lines, carried out → live bytes after each step and the life of every buffer.
 
 Rules that matched the measured peak to the byte: an AllocateLine adds its buffer; a ReuseLine hands the memory on; a
-FreeIfNotReusedLine takes it away; a library call that allocates adds its results; `del` of an input frees only what the
-caller gave up, that is saved values and gradients in a backward, never parameters or arguments.
+FreeIfNotReusedLine takes it away; a library call that allocates adds its results, and `del` of its tuple takes away
+what the wrapper never named; `del` of an input frees only what the caller gave up, that is saved values and gradients
+in a backward, never parameters or arguments.
 """
 
 from __future__ import annotations
@@ -31,6 +32,14 @@ class Plan:
         while buffer.buffer in takers:
             buffer = takers.pop(buffer.buffer)
         return buffer
+
+    def block_ends(self) -> dict[str, int | None]:
+        """Buffer → the step at which the block that it lives in is freed; None where it never is."""
+        ends: dict[str, int | None] = {}
+        takers = {made.reuses: made.buffer for made in self.buffers.values() if made.reuses}
+        for name, buffer in reversed(self.buffers.items()):  # a taker comes after the buffer that it takes over
+            ends[name] = ends[takers[name]] if name in takers else buffer.freed_at
+        return ends
 
 
 def carry_out(facts: GraphFacts) -> Plan:
@@ -64,7 +73,8 @@ class _Replay:
             case "ReuseLine" if line.buffer and line.reused_as:
                 self._reuse(line.buffer, line.reused_as)
             case "FreeIfNotReusedLine" if line.buffer and not line.is_reused:
-                self._free(line.buffer)
+                for name in (line.buffer, *self._facts.unnamed_items(line.buffer)):
+                    self._free(name)
             case "MultiOutputLine" if line.buffer and line.buffer not in self._owners:
                 self._receive(line.buffer)
             case "FreeLine" if line.buffer in self._facts.inputs:

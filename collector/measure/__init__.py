@@ -16,10 +16,12 @@ from fusionscope.collector.measure.device import device_records
 from fusionscope.collector.measure.kernels import GraphOf, Names, kernel_records, launches_of, profiled
 from fusionscope.collector.measure.latency import latency_records, measure_latency
 from fusionscope.collector.measure.memory import MemoryRecord, memory_records
+from fusionscope.collector.measure.moved import moved_record
 from fusionscope.collector.measure.ops import op_costs
 from fusionscope.collector.measure.step import Model, Step, device_of, gradient_leaves, loss_of, state_kept
 from fusionscope.collector.measure.timeline import SPANS, spans_of
 from fusionscope.collector.measure.variants import Make, Variant, Variants, maker
+from fusionscope.storage.conclusion_records import UNSTEADY
 from fusionscope.storage.records import (
     Graph,
     GraphEdge,
@@ -35,7 +37,7 @@ __all__ = ["Comparison", "Record", "compare", "maker"]
 
 Record = MemoryRecord | KernelTiming | OpCost | TimelineSpan | HookStatus | Graph | GraphNode | GraphEdge
 MISSING = {
-    "latency_us": "latency is not recorded: every sample had a compilation inside",
+    "latency_us": UNSTEADY,
     "peak_bytes": "peak is not recorded: a CUDA graph was replayed, whose private pool the allocator does not count",
 }
 MISSING_ON_CUDA = {"device_us": "time on the device is not recorded: the profiler saw no kernel"}
@@ -153,6 +155,11 @@ def _kernels(
     yield from kernel_records(variant.name, profile, launches, device)
     if variant.name == "eager":
         yield from op_costs(profile, launches, device.type)
+        moved = moved_record(variant.name, variant.step, device)
+        if isinstance(moved, Measurement):
+            yield moved
+        else:
+            reasons.append(f"{variant.name}: {moved}")
     spans, lost = spans_of(variant.name, profile, launches, device, names)
     yield from spans
     if lost:

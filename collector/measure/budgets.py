@@ -12,8 +12,11 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config, partitioners
 from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._guards import detect_fake_mode
+from torch._inductor.compile_fx import _recursive_joint_graph_passes
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_utils import count_flops_fx
+from torch._inductor.virtualized import V
 
 from fusionscope.collector.measure.step import Model
 from fusionscope.storage.records import MemoryBudget
@@ -31,6 +34,7 @@ def budget_records(model: Model, inputs: Sequence[Any], joints: Sequence[str]) -
     tried: list[list[MemoryBudget]] = []
 
     def partition(joint: Any, arguments: Any, **options: Any) -> Any:
+        joint = _as_inductor_has_it(joint)
         # the function behind a hook on it: these trials are not the partition of a compile
         cut = inspect.unwrap(partitioners.min_cut_rematerialization_partition)
         name = joints[len(tried)] if len(tried) < len(joints) else ""
@@ -44,6 +48,12 @@ def budget_records(model: Model, inputs: Sequence[Any], joints: Sequence[str]) -
         torch.compile(model, backend=backend)(*inputs)
     for records in tried:
         yield from (record for record in records if record.graph_id)
+
+
+def _as_inductor_has_it(joint: Any) -> Any:
+    """After the passes over the joint graph that come before its partition (partition_fn in compile_fx.py)."""
+    with V.set_fake_mode(detect_fake_mode([node.meta.get("val") for node in joint.graph.nodes])):
+        return _recursive_joint_graph_passes(joint, skip_invoke_subgraph=True)
 
 
 def _as_it_is(graph: Any, inputs: Any) -> Any:

@@ -67,7 +67,7 @@ class _Buffers:
         if name is None or block.is_scratch:
             return graph_id, None
         if name not in left:
-            name = next((key for key, item in left.items() if _fits(item.bytes or 0, block.bytes)), name)
+            name = best_fit({key: item.bytes or 0 for key, item in left.items()}, block.bytes) or name
         return graph_id, left.pop(name, None)
 
     def category(self, file: str, buffer: Buffer) -> str:
@@ -82,6 +82,18 @@ class _Buffers:
         return self._left[call]
 
 
-def _fits(planned: int, actual: int) -> bool:
-    """CUDA's allocator rounds up to multiples of 512 bytes (kMinBlockSize in c10/cuda/CUDACachingAllocator.h)."""
-    return 0 < planned <= actual < planned + 512
+_MIN_BLOCK, _SMALL = 512, 2**20  # bytes; kMinBlockSize and kSmallSize in c10/cuda/CUDACachingAllocator.h
+
+
+def best_fit(asked: Mapping[str, int], given: int) -> str | None:
+    """Whose request a block of `given` bytes answers: the closest of those that it can, None where it can none.
+
+    CUDA's allocator rounds up to multiples of 512 bytes; a block above 1 MiB is not split for a rest of 1 MiB or less
+    (should_split in c10/cuda/CUDACachingAllocator.cpp).
+    """
+    able = {name: given - size for name, size in asked.items() if size and 0 <= given - size < _MIN_BLOCK + _rest(size)}
+    return min(able, key=lambda name: able[name], default=None)
+
+
+def _rest(size: int) -> int:
+    return _SMALL if size > _SMALL else 0

@@ -17,7 +17,7 @@ from fusionscope.collector.measure.modules import modules_marked
 from fusionscope.collector.measure.profile import Profile, descend, is_kernel, on_device, profile_steps
 from fusionscope.collector.measure.step import Step
 from fusionscope.collector.measure.summary import summed_up
-from fusionscope.collector.measure.wrappers import KERNEL, kernels_marked, kernels_of, operators_of
+from fusionscope.collector.measure.wrappers import KERNEL, finishing_operators, kernels_marked, kernels_of, operators_of
 from fusionscope.storage.records import KernelTiming, Measurement
 
 STEPS = 10  # profiled
@@ -57,7 +57,9 @@ class Names:
         self.graph_of = graph_of
         self._generated: dict[str, set[str]] = defaultdict(set)
         self._operators: dict[str, set[str]] = defaultdict(set)
+        self._finishing: set[str] = set()
         for wrapper in wrappers:
+            self._finishing |= finishing_operators(wrapper)
             if (graph_id := graph_of(str(wrapper.__file__))) is not None:
                 for name in kernels_of(wrapper):
                     self._generated[name].add(f"{graph_id}/{name}")
@@ -82,6 +84,13 @@ class Names:
         """
         asked = (self._operators[outer.name] for outer in above(event) if outer.name in self._operators)
         return _only(next(asked, None))
+
+    def finished(self, call: Any) -> str | None:
+        """The kernel whose reduction an operator finishes that a wrapper calls right after it."""
+        if call.name not in self._finishing:
+            return None
+        before = [e.name for e in call.parent.children if e.start_time_ns < call.start_time_ns]
+        return next((self.marked(name)[1] for name in reversed(before) if name.startswith(KERNEL)), None)
 
 
 def profiled(variant: str, step: Step, device: torch.device, model: Any) -> Profile:
@@ -191,13 +200,13 @@ def _device_launches(profile: Profile, names: Names) -> Iterator[Launch]:
 
 def _asked_for(kernel: str, asker: Any, names: Names) -> tuple[str | None, str | None]:
     """The recorded kernel and the operator behind a kernel of the device; a replayed CUDA graph only knows its name."""
-    op = None
+    op = call = None
     for event in above(asker):
         if event.name.startswith(KERNEL):
             return names.marked(event.name)[1], op
         if event.name.startswith(_COMPILED) and op is not None:
-            return names.operator(asker), op
-        op = op or (event.name if is_operator(event.name) else None)
+            return names.operator(asker) or names.finished(call), op
+        op, call = op or (event.name if is_operator(event.name) else None), event
     return names.generated(kernel), op
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,8 @@ from fusionscope.storage.records import Measurement
 ROUNDS = 15  # at least
 SECONDS = 1.0  # at least
 PATIENCE_S = 30.0  # no new round after it, however few there were
-SAMPLE_US = 5_000.0  # short calls are timed several at once, until a sample takes this long
-CALLS = 100  # in a sample, at most
+SAMPLE_US = 30_000.0  # calls are timed several at once, until a sample takes this long: a GPU idles before the first
+CALLS = 200  # in a sample, at most
 ISSUED = 10  # calls at most whose issue is timed at once: a driver's queue of about a thousand launches must not fill
 WARM_UP = 3  # calls at least: CUDA graphs are recorded in the second, and replayed from the third
 SETTLE = 10  # calls at most, while they still compile
@@ -98,7 +99,7 @@ def _rounds(variants: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _calls_per_sample(step: Step, device: torch.device) -> int:
     once_us = min(_time_us(step, 1, device) for _ in range(3))
-    return max(1, min(CALLS, round(SAMPLE_US / once_us)))
+    return min(CALLS, math.ceil(SAMPLE_US / once_us))
 
 
 def _sample(step: Step, samples: Samples, watch: CompileWatch, device: torch.device) -> None:

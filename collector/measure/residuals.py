@@ -1,105 +1,146 @@
 """Plan and measured peak, reconciled: the named parts that lie between them.
 
-For each run of a wrapper the measured peak above its entry is the plan's peak, plus the scratch memory of its library
-kernels, plus what the allocator rounds up, plus blocks that no plan has, plus inputs that the caller keeps. Where
-scratch memory lifts another moment of the call above the planned peak, what the plan counts less there is taken off.
-What is left is called unexplained.
+Each run of a wrapper is laid over its plan event by event, so that its highest moment has a step of the plan. What is
+alive there in one and not in the other has a name, and so has what the allocator adds to a block. What is left then is
+called unexplained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from fusionscope.collector.ledger.plan import Plan
-from fusionscope.collector.measure.blocks import Timeline, WrapperCall
-from fusionscope.collector.measure.categories import Known, PlanOf
-from fusionscope.storage.records import MemoryResidual
+from fusionscope.collector.measure.blocks import Event, Timeline, WrapperCall
+from fusionscope.collector.measure.categories import Known, PlanOf, best_fit
+from fusionscope.storage.records import Buffer, MemoryResidual
 
 EXPLAINED = {
     "plan": "the highest point of the plan",
+    "another moment": "the run is highest at another step than the plan; what the plan counts there, less its highest",
     "workspace": "scratch memory that library kernels allocate and free themselves",
     "rounding": "the allocator hands out blocks that are larger than asked for",
     "not planned": "blocks that a wrapper line allocated and the plan does not have",
-    "another moment": "scratch memory lifts another step above the planned peak; the plan counts less there",
+    "not allocated": "results that a library kernel declares, and did not make or freed at once",
     "kept by the caller": "inputs that the plan frees, and that the caller of the graph still holds",
+    "given up by the caller": "inputs that the plan leaves to the caller, which held them no longer",
+    "freed later": "buffers that the plan has freed by then, and that are still alive",
+    "freed earlier": "buffers that the plan holds, and that are freed already",
     "unexplained": "what the parts above do not account for",
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Moment:
-    """The highest point of one run of a wrapper."""
+    """One run of a wrapper up to an event of it, laid over its plan."""
 
-    measured: int
-    alive: list[Known]  # allocated in the run
-    given_up: list[Known]  # there before it, and freed by it
+    plan: Plan
+    ends: dict[str, int | None]  # of the plan: buffer → step at which the block is freed that it lives in
+    live: int = 0  # bytes above the entry of the run
+    step: int = -1  # of the plan, the last that was seen to happen
+    alive: dict[int, Known] = field(default_factory=dict)  # by id of the block: allocated in the run
+    ended: set[str] = field(default_factory=set)  # planned buffers that were allocated in the run, and freed
+    given_up: list[tuple[int, int]] = field(default_factory=list)  # from before the run, freed by it: bytes, as asked
+    asked: dict[str, int] = field(init=False)  # inputs that the plan frees, and the run has not: their bytes
+
+    def __post_init__(self) -> None:
+        """No event has happened yet."""
+        self.asked = {given.buffer: given.bytes or 0 for given in self.freed_inputs}
+
+    @property
+    def freed_inputs(self) -> list[Buffer]:
+        """Inputs that the plan frees, first those that it frees first."""
+        given = [buffer for buffer in self.plan.buffers.values() if buffer.allocated_at is None]
+        freed = (buffer for buffer in given if self.ends[buffer.buffer] is not None)
+        return sorted(freed, key=lambda buffer: self.ends[buffer.buffer] or 0)
+
+    def take(self, event: Event, entry: Known) -> None:
+        """Go on by one event."""
+        self.live += event.delta
+        if event.delta >= 0:
+            self.alive[id(event.block)] = entry
+            self._reach(entry.buffer.allocated_at if entry.buffer else None)
+        elif self.alive.pop(id(event.block), None) is None:
+            self._give_up(entry)
+        elif entry.buffer is not None:
+            self.ended.add(entry.buffer.buffer)
+            self._reach(self.ends[entry.buffer.buffer])
+
+    def _reach(self, step: int | None) -> None:
+        self.step = self.step if step is None else max(self.step, step)
+
+    def _give_up(self, entry: Known) -> None:
+        """A block from before, which the plan knows by the name of an input: by its size, as it has no other."""
+        name = best_fit(self.asked, entry.block.bytes)
+        self.given_up.append((entry.block.bytes, self.asked.pop(name) if name else entry.planned_bytes))
+        self._reach(self.ends[name] if name else None)
 
 
 def residuals(variant: str, timeline: Timeline, known: list[Known], plan_of: PlanOf) -> Iterator[MemoryResidual]:
     """The parts of the measured peak of each graph, of its highest run; parts of zero bytes are left out."""
-    highest: dict[str, tuple[_Moment, Plan]] = {}
+    of_block = {id(entry.block): entry for entry in known}
+    highest: dict[str, _Moment] = {}
     for call in timeline.calls:
         plan = plan_of(call.file)
         if plan is None or not plan.points:
             continue
-        moment, graph_id = _peak(timeline, known, call), plan.points[0].graph_id
-        if graph_id not in highest or moment.measured > highest[graph_id][0].measured:
-            highest[graph_id] = moment, plan
-    for graph_id, (moment, plan) in highest.items():
-        for name, size in _parts(moment, plan).items():
+        moment, graph_id = _peak(timeline, of_block, call, plan), plan.points[0].graph_id
+        if graph_id not in highest or moment.live > highest[graph_id].live:
+            highest[graph_id] = moment
+    for graph_id, moment in highest.items():
+        for name, size in _parts(moment).items():
             if size or name == "plan":
                 explanation = EXPLAINED[name]
                 yield MemoryResidual(variant=variant, graph_id=graph_id, name=name, bytes=size, explanation=explanation)
 
 
-def _peak(timeline: Timeline, known: list[Known], call: WrapperCall) -> _Moment:
-    of_block = {id(entry.block): entry for entry in known}
+def _peak(timeline: Timeline, of_block: dict[int, Known], call: WrapperCall, plan: Plan) -> _Moment:
     inside = [event for event in timeline.events if call.start_ns <= event.time_ns <= call.end_ns]
-    live = highest = 0
-    at = -1
-    for index, event in enumerate(inside):
-        live += event.delta
-        if live > highest:
-            highest, at = live, index
-    made: dict[int, Known] = {}
-    given_up: list[Known] = []
-    for event in inside[: at + 1]:
-        entry = of_block[id(event.block)]
-        if event.delta >= 0:
-            made[id(event.block)] = entry
-        elif made.pop(id(event.block), None) is None:
-            given_up.append(entry)
-    return _Moment(highest, list(made.values()), given_up)
+    levels = list(accumulate(event.delta for event in inside))
+    moment = _Moment(plan, plan.block_ends())
+    for event in inside[: levels.index(max(levels)) + 1] if levels and max(levels) > 0 else ():
+        moment.take(event, of_block[id(event.block)])
+    return moment
 
 
-def _parts(moment: _Moment, plan: Plan) -> dict[str, int]:
-    planned_peak = max(point.live_bytes for point in plan.points)
-    planned = [entry for entry in moment.alive if entry.buffer is not None]
-    unplanned = [entry for entry in moment.alive if entry.buffer is None]
+def _parts(moment: _Moment) -> dict[str, int]:
+    plan = moment.plan
+    peak = max(point.live_bytes for point in plan.points)
+    planned = {entry.buffer.buffer: entry for entry in moment.alive.values() if entry.buffer is not None}
+    unplanned = [entry.block for entry in moment.alive.values() if entry.buffer is None]
+    due = {buffer.buffer: buffer.bytes or 0 for buffer in plan.buffers.values() if _is_due(buffer, moment)}
+    late = sum(entry.planned_bytes for name, entry in planned.items() if name not in due)
+    kept = _kept(moment)
     parts = {
-        "plan": planned_peak,
-        "workspace": sum(entry.block.bytes for entry in unplanned if entry.block.is_scratch),
-        "not planned": sum(entry.block.bytes for entry in unplanned if not entry.block.is_scratch),
-        "rounding": _rounding(planned) - _rounding(moment.given_up),
+        "plan": peak,
+        "another moment": (plan.points[moment.step].live_bytes if moment.step >= 0 else 0) - peak,
+        "workspace": sum(block.bytes for block in unplanned if block.is_scratch),
+        "not planned": sum(block.bytes for block in unplanned if not block.is_scratch),
+        "rounding": _rounding(moment, planned),
+        "not allocated": -sum(size for name, size in due.items() if name not in planned and name not in moment.ended),
+        "freed earlier": -sum(size for name, size in due.items() if name in moment.ended),
+        "freed later": late,
+        "kept by the caller": max(kept, 0),
+        "given up by the caller": min(kept, 0),
     }
-    at_that_moment = sum(e.planned_bytes for e in planned) - sum(e.planned_bytes for e in moment.given_up)
-    lower = at_that_moment - planned_peak
-    parts["another moment"] = lower if any(p.live_bytes == at_that_moment for p in plan.points) else 0
-    left = moment.measured - sum(parts.values())
-    parts["kept by the caller"] = left if left == _kept(moment, plan) else 0
-    parts["unexplained"] = moment.measured - sum(parts.values())
-    return parts
+    return parts | {"unexplained": moment.live - sum(parts.values())}
 
 
-def _kept(moment: _Moment, plan: Plan) -> int:
-    """Bytes of inputs that the plan has freed by its peak, less those that were freed."""
-    peak = max(plan.points, key=lambda point: point.live_bytes).step
-    inputs = [b for b in plan.buffers.values() if b.allocated_at is None and b.freed_at is not None]
-    ends = ((given.bytes or 0, plan.last_in_block(given).freed_at) for given in inputs)
-    freed = sum(size for size, end in ends if end is not None and end <= peak)
-    return freed - sum(entry.planned_bytes for entry in moment.given_up)
+def _rounding(moment: _Moment, planned: dict[str, Known]) -> int:
+    made = sum(entry.block.bytes - entry.planned_bytes for entry in planned.values())
+    return made - sum(size - asked for size, asked in moment.given_up)
 
 
-def _rounding(entries: list[Known]) -> int:
-    return sum(entry.block.bytes - entry.planned_bytes for entry in entries)
+def _kept(moment: _Moment) -> int:
+    """Bytes of inputs that the plan has freed by the moment, less those that were freed; several may share a block."""
+    freed = sum(given.bytes or 0 for given in moment.freed_inputs if (moment.ends[given.buffer] or 0) <= moment.step)
+    return freed - sum(asked for _, asked in moment.given_up)
+
+
+def _is_due(buffer: Buffer, moment: _Moment) -> bool:
+    """Whether the plan has a block alive at the moment that this buffer was the first to live in."""
+    if buffer.allocated_at is None or buffer.reuses or buffer.allocated_at > moment.step:
+        return False
+    end = moment.ends[buffer.buffer]
+    return end is None or end > moment.step

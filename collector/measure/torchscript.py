@@ -47,7 +47,8 @@ def trace(model: Model, inputs: Sequence[Any]) -> Traced | str:
                 model, tuple(inputs), check_trace=False
             )
     if attempt.reason is not None:
-        return f"torch.jit.trace cannot trace this model: {attempt.reason}"
+        sentence = attempt.reason.partition(". ")[0].rstrip(".")  # what follows advises, and may be cut short
+        return f"torch.jit.trace cannot trace this model: {sentence}"
     told = [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     return Traced(module, tuple(f"{told.filename}:{told.lineno}: {told.message}" for told in told))
 

@@ -17,6 +17,9 @@ KERNEL = "fusionscope kernel "  # event name of a wrapper's kernel call: this, t
 _DEFINITION = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 _LIBRARY = re.compile(r"\b((?:torch\.ops|aten)\.[\w.]+)\(")  # an operator of torch as a wrapper calls it
 
+# How a wrapper sums up what the blocks of a mix-order kernel left: torch/_inductor/codegen/simd.py, final_reduce
+_FINISH = re.compile(r"^\s*\w+ = workspace_\d+\[.+\]\.view\(.+\)\.(\w+)\(dim=0\)", re.MULTILINE)
+
 
 def wrappers() -> list[ModuleType]:
     """Loaded modules with a `call`; PyCodeCache also holds Triton kernels, which have none."""
@@ -31,6 +34,11 @@ def kernels_of(wrapper: ModuleType) -> list[str]:
 def operators_of(wrapper: ModuleType) -> dict[str, str]:
     """Operators of torch that the wrapper calls by themselves: the dispatcher's name → as the wrapper writes it."""
     return {dispatched(name): name for name in _LIBRARY.findall(_source(wrapper))}
+
+
+def finishing_operators(wrapper: ModuleType) -> set[str]:
+    """Operators that finish what the kernel before them began, by the dispatcher's name: a mix-order reduction."""
+    return {f"aten::{name}" for name in _FINISH.findall(_source(wrapper))}
 
 
 def dispatched(call: str) -> str:

@@ -67,6 +67,10 @@ class Facts:
         rows = self.of(Measurement)
         return next((row for row in rows if row.metric == metric and row.variant == variant), None)
 
+    def ask(self, query: Callable[..., list[Record]], *arguments: object) -> list[Record]:
+        """The rows of a query about this run."""
+        return query(self._con, self._run_id, *arguments)
+
     def _all(self, kind: type[Record]) -> list[Record]:
         return records_of(self._con, kind, self._run_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusionscope.storage.conclusion_records import UNSTEADY
 from fusionscope.storage.findings._rule import (
     NOTE,
     PROBLEM,
@@ -14,10 +15,20 @@ from fusionscope.storage.findings._rule import (
     at,
     several,
 )
-from fusionscope.storage.records import Compile, CudagraphEvent, GraphBreak, Measurement, Recompile, Symbol
+from fusionscope.storage.records import (
+    Compile,
+    CudagraphEvent,
+    GraphBreak,
+    HookStatus,
+    Measurement,
+    Recompile,
+    Symbol,
+)
+
+Cures = tuple[tuple[tuple[str, ...], str], ...]
 
 # What a failed guard speaks of (torch/_dynamo/guards.py) → what a user can do about it.
-_CURES = (
+_CURES: Cures = (
     (
         ("size mismatch", ".size()", "stride mismatch", "rank mismatch"),
         "Mark the dimension that changes with torch._dynamo.mark_dynamic(tensor, dim), or compile with dynamic=True.",
@@ -32,10 +43,26 @@ _CURES = (
 )
 
 
+# What the reason of a skip speaks of (torch/_inductor/cudagraph_utils.py) → what a user can do about it.
+_CUDAGRAPH_CURES: Cures = (
+    (
+        ("mutated inputs",),
+        "Return the new value instead of writing into an input, or keep it as a buffer of the module.",
+    ),
+    (("cpu device", "cpu tensor"), "Make every tensor on the GPU, or keep that part out with torch.compiler.disable."),
+    (("dynamic shape", "symint", "distinct sizes"), "Pad inputs to a few sizes, or compile with dynamic=False."),
+    (("multiple devices",), "Keep the compiled function on one GPU."),
+    (("incompatible op", "unsupported"), "Keep that operation out with torch.compiler.disable."),
+)
+
+
 def steady_state(facts: Facts) -> Verdict:
     """No compilation inside the timed calls."""
     timed = [row for row in facts.of(Measurement) if row.metric == "latency_us"]
     thrown = [row for row in timed if _unsteady(row)]
+    never = _never_steady(facts)
+    if never:
+        return Failed("Something was compiled in every timed call, so that none counts.", never)
     if not timed:
         return NotApplicable("no latency was measured")
     if thrown:
@@ -43,6 +70,12 @@ def steady_state(facts: Facts) -> Verdict:
         return Failed("Something was still compiled during timed calls.", counts)
     samples = sum(row.samples for row in timed)
     return Passed(f"Nothing was compiled during {several(samples, 'timed sample')}.")
+
+
+def _never_steady(facts: Facts) -> tuple[str, ...]:
+    """Variants of which each sample was thrown away; they have no latency at all."""
+    told = (status.reason or "" for status in facts.of(HookStatus) if status.hook == "measure")
+    return tuple(reason for text in told for reason in text.split("; ") if reason.endswith(UNSTEADY))
 
 
 def _unsteady(row: Measurement) -> bool:
@@ -73,8 +106,12 @@ def recompiling(facts: Facts) -> Verdict:
 
 def cure(guard: str) -> str:
     """What to do about a guard that failed, by what its text speaks of."""
-    found = (advice for signs, advice in _CURES if any(sign in guard for sign in signs))
-    return next(found, "Keep what the guard checks the same between calls.")
+    return _advice(_CURES, guard) or "Keep what the guard checks the same between calls."
+
+
+def _advice(cures: Cures, text: str) -> str | None:
+    found = (advice for signs, advice in cures if any(sign in text for sign in signs))
+    return next(found, None)
 
 
 def graph_breaks(facts: Facts) -> Verdict:
@@ -87,7 +124,15 @@ def graph_breaks(facts: Facts) -> Verdict:
     ran = sorted(sites, key=lambda site: -(site.executions or 0))
     evidence = tuple(f"{at(s.file, s.line)}: {s.kind}{_executed(s)}" for s in ran)
     hints = [s.hint.strip().splitlines()[0] for s in ran if s.hint and s.hint.strip()]
-    return Failed(f"Tracing stopped at {several(len(sites), 'place')}.", evidence, action=hints[0] if hints else None)
+    stopped = f"Tracing stopped at {several(len(sites), 'place')}"
+    if left := [c for c in facts.of(Compile) if c.outcome == "skipped" and "loop" in (c.reason or "")]:
+        whole = tuple(f"{at(c.file, c.line)}: all of {c.function} ran uncompiled" for c in left)
+        ran_uncompiled = f"{stopped}; inside a loop, so that {several(len(left), 'whole function')} ran uncompiled."
+        return Failed(ran_uncompiled, (*whole, *evidence), action=_OUT_OF_THE_LOOP)
+    return Failed(f"{stopped}.", evidence, action=hints[0] if hints else None)
+
+
+_OUT_OF_THE_LOOP = "Take the call that breaks out of the loop, or compile the loop's body as a function of its own."
 
 
 def _executed(site: GraphBreak) -> str:
@@ -102,7 +147,9 @@ def cudagraphs_skipped(facts: Facts) -> Verdict:
     skipped = [event for event in events if event.event == "skipped"]
     if skipped:
         evidence = tuple(f"{e.reason}{f' at {at(e.file, e.line)}' if e.file else ''}" for e in skipped)
-        return Failed(f"CUDA graphs were asked for, and {several(len(skipped), 'graph')} did without.", evidence)
+        why = " ".join(event.reason or "" for event in skipped).lower()
+        without = f"CUDA graphs were asked for, and {several(len(skipped), 'graph')} did without."
+        return Failed(without, evidence, action=_advice(_CUDAGRAPH_CURES, why))
     if facts.run.device_kind != "cuda":
         return NotApplicable("the model did not run on a CUDA device")
     return Passed(f"{several(sum(e.event == 'recorded' for e in events), 'CUDA graph')} recorded.")
@@ -125,8 +172,8 @@ RULES = (
     Rule(
         "steady_state",
         "Timed calls were not steady",
-        "comparison",
-        "Find what changes between calls: see the recompiles.",
+        "compile",
+        "Give every call the same shapes, dtypes and modes; the Compile page tells what was compiled again, and why.",
         steady_state,
     ),
     Rule("recompiling", "Compiled again and again", "compile", cure(""), recompiling),
@@ -141,7 +188,7 @@ RULES = (
         "cudagraphs_skipped",
         "CUDA graphs skipped",
         "compile",
-        "Remove the reason in the model; torch.compiler.cudagraph_mark_step_begin() says where a step begins.",
+        "Change what the reason names, or keep that operation out with torch.compiler.disable.",
         cudagraphs_skipped,
     ),
     Rule(

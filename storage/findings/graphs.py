@@ -16,6 +16,8 @@ from fusionscope.storage.findings._rule import (
     at,
     several,
 )
+from fusionscope.storage.queries.fusion_refusals import Refusal, worklist
+from fusionscope.storage.reasons import REASONS
 from fusionscope.storage.records import (
     Buffer,
     FusionDecision,
@@ -136,24 +138,27 @@ def _heavy(target: str) -> bool:
 
 
 def refused_fusions(facts: Facts) -> Verdict:
-    """Pairs that share data and were refused: bytes that went through memory."""
+    """Pairs that share data and ended apart since they were refused: bytes that went through memory."""
     pairs = facts.of(FusionDecision)
     if not pairs:
         return NotApplicable("no pair of scheduler nodes was tested")
     fused = sum(d.score_memory or 0 for d in pairs if d.verdict == "fused")
-    last = {(d.graph_id, d.a, d.b): d for d in pairs if d.verdict == "refused"}  # of a pair refused in several rounds
-    lost: dict[str, int] = defaultdict(int)
-    for pair in last.values():
-        lost[pair.reason_code or pair.refused_by or "unknown"] += pair.shared_bytes or 0
-    total = sum(lost.values())
+    graphs = [graph.graph_id for graph in facts.of(Graph) if graph.stage == "post_grad"]
+    rows = [row for graph_id in graphs for row in facts.ask(worklist, graph_id) if row.verdict == "refused"]
+    total = sum(row.bytes or 0 for row in rows)
     if total <= max(fused, SMALL):
-        return Passed(f"Refused pairs share {bytes_(total)}, fused pairs {bytes_(fused)}.")
-    order = sorted(lost, key=lambda reason: -lost[reason])
+        return Passed(f"Refused pairs pass {bytes_(total)} through memory, fusion saves {bytes_(fused)}.")
+    rows.sort(key=lambda row: -(row.bytes or 0))
     return Failed(
-        f"Refused pairs share {bytes_(total)}, more than the {bytes_(fused)} of those that were fused.",
-        tuple(f"{reason}: {bytes_(lost[reason])}" for reason in order if lost[reason]),
+        f"Refused pairs pass {bytes_(total)} through memory, more than the {bytes_(fused)} that fusion saves.",
+        tuple(f"{at(row.file, row.line)}: {bytes_(row.bytes)}. {_refused(row)}" for row in rows if row.bytes),
         NOTE,
     )
+
+
+def _refused(row: Refusal) -> str:
+    known = REASONS.get(row.reason_code or "")
+    return known.sentence if known else row.reason or f"Refused by {row.refused_by} without a reason."
 
 
 def memory_grown(facts: Facts) -> Verdict:
@@ -199,14 +204,15 @@ RULES = (
         "refused_fusions",
         "Fusions were refused",
         "fusion",
-        "The Fusion page lists each pair with its reason and what would allow it.",
+        "Compute both sides over one shape and in one order, without a copy between; the Fusion page tells more.",
         refused_fusions,
     ),
     Rule(
         "memory_grown",
         "Compiling made the peak higher",
         "memory",
-        "The Memory page names what is alive at the peak and the fusion that keeps it.",
+        "Fuse less: options={'max_fusion_size': 2}, or torch.compiler.disable around what the Memory page names.",
         memory_grown,
+        trial=("--option", "max_fusion_size=2"),
     ),
 )

@@ -21,19 +21,20 @@ from fusionscope.storage.text import bytes_, microseconds
 LIBRARY_SHARE = 0.8  # of the kernels' time: by Amdahl's law fusing the rest perfectly gains at most 1.25x
 SCALAR_SHARE = 0.1  # of the kernels' time
 HAIR = 0.05  # by which a library call beats the best template; a fused epilogue may be worth more
+CROWDED = 0.25  # of the warps that a multiprocessor holds: so few hide little of the memory's latency
 WORK_SHARE = 0.5  # of a call that kernels must fill, else guards and the wrapper cost more than the work
 LONG_US = 1000.0  # a call that takes so long is not slow for its wrapper's sake
 GENERATED = ("cpp", "triton", "template")
 
 
 def spills(facts: Facts) -> Verdict:
-    """A kernel needs more registers than a thread has, and keeps the rest in memory."""
+    """A kernel needs more registers than a thread has, or so many that few warps fit."""
     configs = [config for config in facts.of(KernelConfig) if config.chosen is not False]
     if not configs:
         return NotApplicable("no kernel's registers were recorded: there are no Triton kernels")
     spilling = [config for config in configs if _spilled(config)]
     if not spilling:
-        return Passed(f"None of {several(len({c.kernel_id for c in configs}), 'Triton kernel')} spills.")
+        return _crowded(facts, configs)
     worst = max(spilling, key=_spilled)
     kernels = {config.kernel_id for config in spilling}
     return Failed(
@@ -42,6 +43,29 @@ def spills(facts: Facts) -> Verdict:
         PROBLEM if any(config.chosen for config in spilling) or _no_way_out(configs, kernels) else NOTE,
         f"kernels?kernel={worst.kernel_id}",
     )
+
+
+def _crowded(facts: Facts, configs: list[KernelConfig]) -> Verdict:
+    """Fused kernels too large for more than a few warps at once; products in templates are meant to be so."""
+    fused = {kernel.kernel_id for kernel in facts.of(Kernel) if kernel.backend == "triton"}
+    large = [c for c in configs if c.kernel_id in fused and c.occupancy_limit == "registers" and _few_warps(c)]
+    if not large:
+        return Passed(
+            f"None of {several(len({c.kernel_id for c in configs}), 'Triton kernel')} spills or is too large."
+        )
+    kernels = several(len({config.kernel_id for config in large}), "kernel")
+    return Failed(
+        f"Registers leave room for at most {CROWDED:.0%} of the warps in {kernels}.",
+        tuple(
+            f"{c.kernel_id} ({c.config}): {c.registers} registers, {c.occupancy or 0:.0%} of the warps" for c in large
+        ),
+        NOTE,
+        f"kernels?kernel={large[0].kernel_id}",
+    )
+
+
+def _few_warps(config: KernelConfig) -> bool:
+    return config.occupancy is not None and config.occupancy <= CROWDED
 
 
 def _no_way_out(configs: list[KernelConfig], kernels: set[str]) -> bool:
@@ -161,10 +185,11 @@ def _times(facts: Facts) -> dict[str, float]:
 RULES = (
     Rule(
         "spills",
-        "Registers spill",
+        "A kernel is too large for its registers",
         "kernels",
-        "Fuse less (torch._inductor.config.max_fusion_size, torch.compiler.disable around a part) or compute in steps.",
+        "Fuse less: options={'max_fusion_size': 8}, or torch.compiler.disable around a part of it.",
         spills,
+        trial=("--option", "max_fusion_size=8"),
     ),
     Rule(
         "launch_bound",
@@ -178,7 +203,8 @@ RULES = (
         "scalar_loops",
         "Loops without vector instructions",
         "kernels",
-        "Look for what the C++ backend cannot vectorise (index arithmetic, int64, float64, a gather); keep it apart.",
+        "Convert to float32 or int32 before the loop, or keep what cannot be vectorised (a gather, int16, float64) "
+        "out with torch.compiler.disable.",
         scalar_loops,
     ),
     Rule(
@@ -200,7 +226,7 @@ RULES = (
         "autotune_hair",
         "A library call won by a hair",
         "kernels",
-        "torch._inductor.config.benchmark_epilogue_fusion measures a template with its epilogue: check that it is on.",
+        "Take the template and measure: torch._inductor.config.max_autotune_gemm_backends = 'TRITON' (on a CPU 'CPP').",
         autotune_hair,
     ),
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.queries.moved import moved
 from fusionscope.storage.records import KernelTiming, Measurement, TimelineSpan
 
 
 def measurements(con: DuckDBPyConnection, run_id: str) -> list[Measurement]:
-    """Everything measured of the run, eager before compiled within a metric."""
-    return sorted(records_of(con, Measurement, run_id), key=lambda m: (m.metric, m.variant != "eager", m.variant))
+    """Everything measured of the run, and the bytes that compiled code moves; eager before compiled within a metric."""
+    found = [*records_of(con, Measurement, run_id), *moved(con, run_id)]
+    return sorted(found, key=lambda m: (m.metric, m.variant != "eager", m.variant))
 
 
 def timings(con: DuckDBPyConnection, run_id: str, variant: str) -> list[KernelTiming]:

@@ -47,11 +47,12 @@ called AS (
 span AS (
     SELECT kernel_id, end_us - start_us AS us, count(*) OVER (PARTITION BY kernel_id) AS spans,
         count(*) OVER named AS of_name, row_number() OVER (PARTITION BY kernel_id ORDER BY start_us) AS nth,
-        row_number() OVER (PARTITION BY kernel_id, name ORDER BY start_us) AS nth_of_name
-    FROM timeline WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL AND lane = (
+        row_number() OVER (PARTITION BY kernel_id, timeline.name ORDER BY start_us) AS nth_of_name
+    FROM timeline JOIN kernels USING (run_id, kernel_id)
+    WHERE run_id = $1 AND variant = 'compiled' AND (backend = 'extern' OR op IS NULL) AND lane = (
         SELECT min(lane) FROM timeline WHERE run_id = $1 AND variant = 'compiled'  -- device, or on a CPU host
     )
-    WINDOW named AS (PARTITION BY kernel_id, name)
+    WINDOW named AS (PARTITION BY kernel_id, timeline.name)
 ),
 ran AS (  -- a call runs one kernel, or each of the same several
     SELECT position, sum(us) AS time_us FROM call JOIN span USING (kernel_id)
@@ -59,8 +60,8 @@ ran AS (  -- a call runs one kernel, or each of the same several
     GROUP BY position, spans, calls HAVING spans % calls = 0 AND count(*) = spans // calls
 ),
 timed AS (
-    SELECT kernel_id, min(median_us) AS median_us FROM kernel_timings
-    WHERE run_id = $1 AND variant = 'compiled' AND kernel_id IS NOT NULL GROUP BY kernel_id
+    SELECT kernel_id, min(median_us) AS median_us FROM kernel_timings JOIN kernels USING (run_id, kernel_id)
+    WHERE run_id = $1 AND variant = 'compiled' AND (backend = 'extern' OR op IS NULL) GROUP BY kernel_id
 ),
 fullest AS (
     SELECT kernel_id, registers, spill_bytes, occupancy FROM kernel_configs WHERE run_id = $1

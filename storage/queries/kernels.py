@@ -163,7 +163,10 @@ multiplied AS (
         JOIN fx_node source ON source.graph_id = c.graph_id AND source.node = e.src
     ) WHERE dtype IS NOT NULL GROUP BY kernel_id
 ),
-timed AS (SELECT * FROM kernel_timings WHERE run_id = $1 AND variant = 'compiled'),
+timed AS (  -- a generated kernel runs no operator: one under its id finishes its reduction, and stays a row of its own
+    SELECT t.* REPLACE (CASE WHEN k.backend = 'extern' OR op IS NULL THEN kernel_id END AS kernel_id)
+    FROM kernel_timings t LEFT JOIN kernels k USING (run_id, kernel_id) WHERE run_id = $1 AND variant = 'compiled'
+),
 spent AS (  -- one library call may run several kernels
     SELECT kernel_id, max(median_us) AS median_us, sum(total_us) AS total_us, any_value(method) AS method
     FROM timed WHERE kernel_id IS NOT NULL GROUP BY kernel_id

@@ -79,6 +79,15 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Donated:
+    """A value of the forward that the backward was handed to free, and the buffer that got its memory, if one did."""
+
+    buffer: str
+    bytes: int | None
+    taken_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredPeak:
     """A peak that a run of the model reached."""
 
@@ -133,6 +142,11 @@ def budgets(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[MemoryB
 def reuses(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[ReuseDecision]:
     """Chances to put a buffer into memory that was there, most bytes first, refused ones before taken ones."""
     return fetch(con, ReuseDecision, _REUSES, [run_id, graph_id])
+
+
+def donated(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[Donated]:
+    """The saved values that a backward frees, most bytes first; none of another graph."""
+    return fetch(con, Donated, _DONATED, [run_id, graph_id])
 
 
 def measured_peaks(con: DuckDBPyConnection, run_id: str) -> list[MeasuredPeak]:
@@ -195,6 +209,14 @@ WHERE run_id = $1 AND graph_id = $2 ORDER BY budget DESC
 _REUSES = """
 SELECT graph_id, buffer, candidate, kind, verdict, reason, bytes FROM reuse_decisions
 WHERE run_id = $1 AND graph_id = $2 ORDER BY verdict, bytes DESC NULLS LAST, buffer
+"""
+
+_DONATED = """
+SELECT given.buffer, given.bytes, taker.buffer AS taken_by FROM buffers given
+LEFT JOIN buffers taker ON (taker.run_id, taker.graph_id, taker.reuses) = (given.run_id, given.graph_id, given.buffer)
+WHERE given.run_id = $1 AND given.graph_id = $2 AND given.category = 'saved' AND given.allocated_at IS NULL
+    AND given.freed_at IS NOT NULL
+ORDER BY given.bytes DESC NULLS LAST, given.buffer
 """
 
 _MEASURED = """

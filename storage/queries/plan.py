@@ -159,9 +159,12 @@ def facts_around(con: DuckDBPyConnection, run_id: str, graph_id: str, buffers: S
     chain = fetch(con, PlanBuffer, _BUFFERS.format(which=_TAKERS), [*ask, list(buffers)])
     written = [buffer.ir_node for buffer in chain if buffer.ir_node]
     reads = fetch(con, Read, _READS.format(which=_among("buffer")), [*ask, list(buffers)])
-    groups = fetch(con, Group, _GROUPS.format(which=_HOLDING), [*ask, [*written, *(read.dst for read in reads)]])
-    members = [member for group in groups for member in group.members]
+    holding = _GROUPS.format(which=_HOLDING)
+    around = fetch(con, Group, holding, [*ask, [*written, *(read.dst for read in reads)]])
+    members = [member for group in around for member in group.members]
     near = fetch(con, Read, _READS.format(which=_among("dst", "src")), [*ask, members])
+    ends = [node for read in near for node in (read.src, read.dst)]  # their steps say when a member was needed
+    groups = fetch(con, Group, holding, [*ask, [*members, *ends]])
     outside = fetch(con, PlanBuffer, _BUFFERS.format(which=_among("buffer")), [*ask, [read.buffer for read in near]])
     return PlanFacts(
         buffers=_by_name([*outside, *chain]),
