@@ -91,7 +91,10 @@ def import_inbox() -> ImportReport:
         return ImportReport([], 0, [])
     with st.spinner("Importing recorded runs …"):
         try:
-            return library().import_inbox()
+            report = library().import_inbox()
+            if ask(queries.without_conclusions, 1):
+                library().conclude_older()
+            return report
         except NotWritable:
             return ImportReport([], 0, [])
 

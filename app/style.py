@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -243,6 +243,15 @@ def brand() -> None:
     """The name of the program, at the top of the sidebar."""
     with st.container(key="brand"):
         st.text("Fusionscope")
+
+
+@st.fragment
+def tabs(sides: Mapping[str, Callable[[], None]], key: str) -> None:
+    """A tab per title and what draws it. Only the open one is made: the browser would draw what the others hold too."""
+    for tab, draw in zip(st.tabs(list(sides), key=key, on_change="rerun"), sides.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw()
 
 
 def door(label: str, screen: str, run_id: str, **params: str) -> None:

@@ -101,8 +101,17 @@ class Library:
         with self._sole_importer(wait=False) as sole:
             if not sole:
                 return ImportReport([], len(self._bundles()), [])
-            self._conclude_older()
             return self._import_all(self._recover(), progress)
+
+    def conclude_older(self) -> None:
+        """Conclude what runs say that came before conclusions did, some at a time so that nobody waits long."""
+        with self._sole_importer(wait=False) as sole:
+            if not sole or not self.path.exists():
+                return
+            for run_id in self.ask(queries.without_conclusions, CONCLUDED_AT_ONCE):
+                with database.open_for_writing(self.path) as con:
+                    findings.write(con, run_id)
+                    summaries.write(con, run_id)
 
     def import_path(self, path: str | Path) -> str:
         """Take the bundle at `path`, a directory or an exported file, into the library; returns its run id."""
@@ -161,15 +170,6 @@ class Library:
         else:
             intake.take_in(self.path, self.inbox, folder, manifest)
         return manifest.run_id
-
-    def _conclude_older(self) -> None:
-        """Conclude what runs say that came before conclusions did, some at a time so that nobody waits long."""
-        if not self.path.exists():
-            return
-        for run_id in self.ask(queries.without_conclusions, CONCLUDED_AT_ONCE):
-            with database.open_for_writing(self.path) as con:
-                findings.write(con, run_id)
-                summaries.write(con, run_id)
 
     def _recover(self) -> list[tuple[str, str]]:
         """Turn recordings whose process has died into bundles; returns those that could not be, and why."""

@@ -242,6 +242,6 @@ def test_a_library_whose_table_is_a_view_is_no_library(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "library.duckdb")) as con:
         con.execute("DROP TABLE summaries")
         con.execute(f"CREATE VIEW summaries AS SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
-    for act in (Library(tmp_path).check, Library(tmp_path).import_inbox):
+    for act in (Library(tmp_path).check, Library(tmp_path).conclude_older):
         with pytest.raises(StorageError, match="is not a Fusionscope library"):
             act()

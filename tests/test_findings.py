@@ -351,12 +351,12 @@ def test_chunks_that_are_alive_at_once_make_the_peak_grow(
     assert status(found, "memory_grown") == verdict
 
 
-def test_a_library_from_before_findings_concludes_them_at_the_next_import(store: Path) -> None:
+def test_a_library_from_before_findings_concludes_them_when_it_is_next_opened(store: Path) -> None:
     run_id = publish(store, example_run(next(_ids)), [])
     library = Library(store)
     with open_for_writing(library.path) as con:
         for table in ("findings", "summaries"):
             con.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
     assert not found_in(store, run_id)
-    library.import_inbox()
+    library.conclude_older()
     assert len(found_in(store, run_id)) == len(RULES)

@@ -18,6 +18,7 @@ PEAK = "#D55E00"
 CURSOR = "#8C8C8C"
 BAND = "small blocks"
 HEIGHT = 540
+LABELLED = (1 / 100, 1 / 200)  # of width and height: what is smaller could not show its name at eightfold zoom either
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def timeline_figure(picture: Picture) -> go.Figure:
     other's memory share a row. What is not drawn one by one is the band at the bottom, as high as their sum.
     """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.4, 0.6], vertical_spacing=0.08)
-    figure.add_trace(_area(picture), row=1, col=1)
+    figure.add_trace(_chosen_from(picture), row=1, col=1)
     for overlay in picture.overlays:
         figure.add_trace(_line(overlay, picture.x), row=1, col=1)
     floor = max((level.bytes for level in picture.band), default=0)
@@ -92,8 +93,7 @@ def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) 
     `most` is the top of the y axis in bytes, the same for curves that stand side by side.
     """
     peak = max(points, key=lambda point: point.live_bytes)
-    picture = Picture(points, (), (), peak, peak)
-    figure = go.Figure(_area(picture, colour))
+    figure = go.Figure(_area(points, [*(point.step for point in points), points[-1].step + 1], colour))
     figure.add_trace(
         go.Scatter(
             x=[peak.step],
@@ -141,28 +141,40 @@ def colour_of(category: str) -> str:
     return style.MEMORY_COLOURS.get(category, style.GREY)
 
 
-def _area(picture: Picture, colour: str = style.MEMORY_COLOURS["intermediate"]) -> go.Scatter:
-    """Live bytes as a filled step line that holds each value until the next step."""
-    points = picture.points
+def _area(points: Sequence[Point], x: Sequence[float], colour: str) -> go.Scatter:
+    """Live bytes as a filled step line that holds each value until the next step; `x` has the end of the axis too."""
     texts = [
         f"step {p.step}: {style.size(p.live_bytes)} ({style.number(p.live_bytes)} B)<br>"
         f"{style.plot_text(p.label or '', 80)}"
         for p in points
     ]
     return go.Scatter(
-        x=[*map(picture.x, points), picture.end],
+        x=x,
         y=[*(p.live_bytes for p in points), points[-1].live_bytes],
-        customdata=[["step", p.step] for p in (*points, points[-1])],
         text=[*texts, texts[-1]],
-        mode="lines+markers",  # unseen: a line alone has nothing to click or to draw a box over
-        marker={"size": 8, "opacity": 0},
-        selected={"marker": {"opacity": 0}},
-        unselected={"marker": {"opacity": 0}},
+        mode="lines",
         line={"shape": "hv", "width": 1.5, "color": colour},
         fill="tozeroy",
         fillcolor=_pale(colour),
         hovertemplate="%{text}<extra></extra>",
         showlegend=False,
+    )
+
+
+def _chosen_from(picture: Picture) -> go.Scatter:
+    """The curve with an unseen marker on each point: a line alone has nothing to click or to draw a box over.
+
+    All but one stay out of the page, where they can be chosen none the less.
+    """
+    points = picture.points
+    area = _area(points, [*map(picture.x, points), picture.end], style.MEMORY_COLOURS["intermediate"])
+    unseen = {"marker": {"opacity": 0}}
+    return area.update(
+        mode="lines+markers",
+        marker={"size": 8, "opacity": 0, "maxdisplayed": 1},
+        selected=unseen,
+        unselected=unseen,
+        customdata=[p.step for p in (*points, points[-1])],
     )
 
 
@@ -198,17 +210,24 @@ def _rectangles(category: str, spans: Sequence[Span], offsets: dict[str, int], p
         x=[stop_of(span, picture.end) - start_of(span) for span in spans],
         y=[offsets[span.key] + span.bytes / 2 for span in spans],
         width=[span.bytes for span in spans],
-        text=[f"{style.plot_text(span.name, 28)} · {style.size(span.bytes)}" for span in spans],
+        text=[_label(span, picture, top) for span in spans],
         textposition="inside",
         insidetextanchor="middle",
         insidetextfont={"color": "#111111", "size": 11},
         textangle=0,
-        customdata=[["block", span.key] for span in spans],
+        customdata=[span.key for span in spans],
         hovertext=[_story(span) for span in spans],
         hovertemplate="%{hovertext}<extra></extra>",
         marker={"color": colour_of(category), "line": _borders(spans, picture.lit, top)},
         name=category,
     )
+
+
+def _label(span: Span, picture: Picture, top: int) -> str:
+    """Name and size; plotly.js measures every text to find out whether it fits, so none where it never would."""
+    width, height = (stop_of(span, picture.end) - start_of(span)) / picture.end, span.bytes / top
+    fits = width >= LABELLED[0] and height >= LABELLED[1]
+    return f"{style.plot_text(span.name, 28)} · {style.size(span.bytes)}" if fits else ""
 
 
 def _borders(spans: Sequence[Span], lit: str | None, top: int) -> dict[str, list[object]]:

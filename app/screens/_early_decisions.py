@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-import streamlit as st
 
 from fusionscope.app import data, style
 from fusionscope.app.screens._absence import absence
@@ -90,16 +89,17 @@ TABS = (
 def early_decisions(run: RunSummary) -> None:
     """The tabs, each with its number of rows."""
     answers = [data.ask(facts.query, run.run_id) for facts in TABS]
-    titles = [f"{facts.title} ({len(rows)})" for facts, rows in zip(TABS, answers, strict=True)]
-    for tab, facts, rows in zip(st.tabs(titles), TABS, answers, strict=True):
-        with tab:
-            if rows:
-                _show(facts, rows)
-            else:
-                absence(run, facts.hooks, facts.nothing, f"no-{facts.title}")
+    sides = {
+        f"{facts.title} ({len(rows)})": partial(_show, run, facts, rows)
+        for facts, rows in zip(TABS, answers, strict=True)
+    }
+    style.tabs(sides, f"early-{run.run_id}")
 
 
-def _show(facts: Facts, rows: list[Any]) -> None:
+def _show(run: RunSummary, facts: Facts, rows: list[Any]) -> None:
+    if not rows:
+        absence(run, facts.hooks, facts.nothing, f"no-{facts.title}")
+        return
     lines = [{_title(name): getattr(row, name) for name in facts.columns} for row in rows]
     table(lines, {_title(name): form for name, form in FORMATS.items()}, key=f"facts-{facts.title}")
 

@@ -103,9 +103,9 @@ def _slide(points: Sequence[Point], chosen: Point) -> None:
 
 def _take_up(selected: Sequence[dict[str, object]], points: Sequence[Point]) -> None:
     """A click on a block lights it; a click or a box on the curve chooses a step, of several the highest."""
-    marks = [mark["customdata"] for mark in selected if mark.get("customdata")]
-    keys = [str(mark[1]) for mark in marks if mark[0] == "block"]  # type: ignore[index]
-    steps = {int(mark[1]) for mark in marks if mark[0] == "step"}  # type: ignore[index]
+    marks = [mark.get("customdata") for mark in selected]
+    keys = [mark for mark in marks if isinstance(mark, str)]
+    steps = {mark for mark in marks if isinstance(mark, int)}
     if len(keys) == 1 and not steps:
         st.query_params["block"] = keys[0]
     elif steps:

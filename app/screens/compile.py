@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import streamlit as st
 
 from fusionscope.app import data, style
@@ -186,6 +190,27 @@ def graphs_panel(run: RunSummary) -> None:
     st.code(shown, language="python", line_numbers=True, height=480 if shown.count("\n") > 24 else "content")
 
 
+def raw_facts(run: RunSummary) -> None:
+    """Everything else that was recorded of the compiles."""
+    guards = data.ask(compile.guards, run.run_id)
+    events = data.ask(compile.cache_events, run.run_id)
+    counters = data.ask(compile.counters, run.run_id)
+
+    def shown(draw: Callable[[list[Any]], None], rows: list[Any], hooks: tuple[str, ...], nothing: str) -> None:
+        draw(rows) if rows else absence(run, hooks, nothing, "no-facts")
+
+    sides = {
+        "Graphs": partial(graphs_panel, run),
+        f"Guards ({len(guards)})": partial(shown, guards_table, guards, TRACE, "No guards were installed."),
+        f"Cache lookups ({len(events)})": partial(
+            shown, caches_table, events, TRACE, "torch looked up no compile cache."
+        ),
+        f"Counters ({len(counters)})": partial(shown, counters_table, counters, ("counters",), "No counter moved."),
+        "TorchScript": partial(torchscript, run),
+    }
+    style.tabs(sides, f"raw-{run.run_id}")
+
+
 run = data.current_run()
 compiles = data.ask(compile.compiles, run.run_id)
 style.heading("Compile", style.about(run))
@@ -221,18 +246,4 @@ style.section("Before and beside lowering", "early")
 early_decisions(run)
 
 style.section("Raw facts", "raw")
-guards = data.ask(compile.guards, run.run_id)
-events = data.ask(compile.cache_events, run.run_id)
-counters = data.ask(compile.counters, run.run_id)
-titles = [f"Guards ({len(guards)})", f"Cache lookups ({len(events)})", f"Counters ({len(counters)})"]
-tabs = st.tabs(["Graphs", *titles, "TorchScript"])
-with tabs[0]:
-    graphs_panel(run)
-with tabs[1]:
-    guards_table(guards) if guards else absence(run, TRACE, "No guards were installed.", "no-guards")
-with tabs[2]:
-    caches_table(events) if events else absence(run, TRACE, "torch looked up no compile cache.", "no-caches")
-with tabs[3]:
-    counters_table(counters) if counters else absence(run, ("counters",), "No counter moved.", "no-counters")
-with tabs[4]:
-    torchscript(run)
+raw_facts(run)

@@ -23,6 +23,7 @@ from fusionscope.storage.queries.plan_replay import Without
 from fusionscope.storage.queries.runs import RunSummary
 
 UNMEASURED = "the run was not measured"
+SMALL_BINS = 120  # stretches of a small curve, about two pixels each
 CURVES = (  # basis, variant, title, x axis
     ("estimate", "compiled", "Inductor's estimate", "scheduler step"),
     ("plan", "compiled", "The plan", "wrapper step"),
@@ -133,7 +134,7 @@ def small_curves(run: RunSummary, curves: list[Curve]) -> None:
 def draw(run: RunSummary, curve: Curve, title: str, axis: str, most: int) -> None:
     """One of the small curves."""
     st.text(f"{title}: {style.size(curve.peak_bytes)}{'' if curve.graph_id else ', whole step'}")
-    points = data.ask(blocks.curve, Scene(run.run_id, curve.graph_id, curve.basis, curve.variant))
+    points = data.ask(blocks.curve, Scene(run.run_id, curve.graph_id, curve.basis, curve.variant), SMALL_BINS)
     figure = curve_figure(points, axis, style.VARIANT_COLOURS[curve.variant], most)
     st.plotly_chart(figure, key=f"curve-{title}", config=style.PLOT, alt=title)
 

@@ -102,6 +102,7 @@ def opened(store: Path | None) -> Library:
     with suppress(NotWritable):  # a library on a read-only disk can be read as it is
         for name, sentence in library.import_inbox().rejected:
             say(f"{name} was not imported: {sentence}")
+        library.conclude_older()
     return library
 
 

@@ -99,9 +99,9 @@ class Placed:
     blocks: int
 
 
-def curve(con: DuckDBPyConnection, scene: Scene) -> list[Point]:
-    """The scene's curve: each stretch's lowest and highest point, so the peak is always among them."""
-    return fetch(con, Point, _CURVE, [scene.run_id, scene.graph_id, scene.basis, scene.variant, BINS])
+def curve(con: DuckDBPyConnection, scene: Scene, bins: int = BINS) -> list[Point]:
+    """The scene's curve: the lowest and highest point of each of `bins` stretches, so the peak is always among them."""
+    return fetch(con, Point, _CURVE, [scene.run_id, scene.graph_id, scene.basis, scene.variant, bins])
 
 
 def drawn(con: DuckDBPyConnection, scene: Scene, peak_step: int) -> list[Span]:
