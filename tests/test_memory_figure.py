@@ -10,7 +10,7 @@ import pytest
 from bench_memory import publish
 from example_run import EXAMPLE_ID, PLAN_PEAK
 
-from fusionscope.app.figures.memory_timeline import BAND, Picture, byte_ticks, curve_figure, timeline_figure
+from fusionscope.app.figures.memory_timeline import BAND, Picture, Small, byte_ticks, small_figure, timeline_figure
 from fusionscope.app.figures.packing import pack
 from fusionscope.storage.library import Library
 from fusionscope.storage.queries import blocks, live_set, memory
@@ -88,7 +88,7 @@ def test_text_of_a_model_cannot_become_markup() -> None:
 
 
 def test_a_curve_marks_its_first_peak() -> None:
-    figure = curve_figure([point(0, 1), point(1, 9), point(2, 9)], "event", "#8C8C8C", 9)
+    figure = small_figure([Small("measured", "event", "#8C8C8C", [point(0, 1), point(1, 9), point(2, 9)])])
     assert (figure.data[1].x, figure.data[1].y) == ((1,), (9,))
 
 

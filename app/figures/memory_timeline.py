@@ -87,26 +87,36 @@ def timeline_figure(picture: Picture) -> go.Figure:
     return _framed(figure, HEIGHT).update_layout(legend=legend)
 
 
-def curve_figure(points: Sequence[Point], x_title: str, colour: str, most: int) -> go.Figure:
-    """One curve on its own x axis: scheduler steps of an estimate, or the events of a measured call.
+@dataclass(frozen=True)
+class Small:
+    """A curve on its own x axis: scheduler steps of an estimate, wrapper steps, or the events of a measured call."""
 
-    `most` is the top of the y axis in bytes, the same for curves that stand side by side.
-    """
-    peak = max(points, key=lambda point: point.live_bytes)
-    figure = go.Figure(_area(points, [*(point.step for point in points), points[-1].step + 1], colour))
-    figure.add_trace(
-        go.Scatter(
-            x=[peak.step],
-            y=[peak.live_bytes],
-            mode="markers",
-            marker={"color": PEAK, "size": 7},
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    title: str
+    axis_title: str
+    colour: str
+    points: Sequence[Point]
+
+
+def small_figure(curves: Sequence[Small]) -> go.Figure:
+    """Curves side by side on one scale of bytes, in one figure: a page of several is drawn one after the other."""
+    figure = make_subplots(cols=len(curves), shared_yaxes=True, horizontal_spacing=0.03)
+    for col, curve in enumerate(curves, start=1):
+        points, peak = curve.points, max(curve.points, key=lambda point: point.live_bytes)
+        figure.add_trace(_area(points, [*(p.step for p in points), points[-1].step + 1], curve.colour), row=1, col=col)
+        figure.add_trace(_peak_mark(peak), row=1, col=col)
+        figure.update_xaxes(title_text=curve.axis_title, title_standoff=4, row=1, col=col)
+        _title(figure, 1, curve.title, col)
+    every = [point.live_bytes for curve in curves for point in curve.points]
+    _byte_axis(figure, max(every), min(every))
+    figure.update_xaxes(showgrid=False, zeroline=False)
+    return _framed(figure, 210)
+
+
+def _peak_mark(peak: Point) -> go.Scatter:
+    marker = {"color": PEAK, "size": 7}
+    return go.Scatter(
+        x=[peak.step], y=[peak.live_bytes], mode="markers", marker=marker, hoverinfo="skip", showlegend=False
     )
-    _byte_axis(figure, most, min(point.live_bytes for point in points))
-    figure.update_xaxes(title_text=x_title, title_standoff=4, showgrid=False, zeroline=False)
-    return _framed(figure, 190)
 
 
 def shares_figure(shares: Sequence[tuple[str, int]]) -> go.Figure:
@@ -269,11 +279,11 @@ def _mark(figure: go.Figure, picture: Picture) -> None:
         figure.add_vrect(start_of(lit), stop_of(lit, picture.end), fillcolor=PEAK, opacity=0.12, line_width=0, row=1)
 
 
-def _title(figure: go.Figure, row: int, text: str) -> None:
-    """A quiet title at the top left of a row."""
+def _title(figure: go.Figure, row: int, text: str, col: int = 1) -> None:
+    """A quiet title at the top left of a part of the figure."""
     figure.add_annotation(
         **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": text, "row": row, "col": 1, "showarrow": False, "font": {"size": 12}, "opacity": 0.7},
+        **{"text": text, "row": row, "col": col, "showarrow": False, "font": {"size": 12}, "opacity": 0.7},
     )
 
 

@@ -37,7 +37,7 @@ def what_would_help(run: RunSummary, plan: Curve) -> None:
     _recompute(run.run_id, graph)
     left, right = st.columns(2, gap="medium")
     with left:
-        _orders(run.run_id, graph)
+        _orders(run, graph)
         _budgets(run.run_id, graph)
     with right:
         _reuses(run.run_id, graph)
@@ -74,8 +74,8 @@ def _fusions(run_id: str, plan: Curve, found: list[Without]) -> None:
             )
 
 
-def _orders(run_id: str, graph_id: str) -> None:
-    orders = data.ask(memory.orders, run_id, graph_id)
+def _orders(run: RunSummary, graph_id: str) -> None:
+    orders = data.ask(memory.orders, run.run_id, graph_id)
     style.section("Orders of the schedule that Inductor weighed", "orders")
     if not orders:
         style.note("None: the pass did not run on this graph.", "orders")
@@ -90,6 +90,8 @@ def _orders(run_id: str, graph_id: str) -> None:
         for order in orders
     ]
     table(rows, {"estimated peak": style.size}, key="orders")
+    if (run.torch_version or "").startswith("2.11"):
+        style.note("The pass's own figures: in torch 2.11 they leave out what the graph returns.", "orders")
 
 
 def _budgets(run_id: str, graph_id: str) -> None:

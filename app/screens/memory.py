@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from fusionscope.app import data, style
-from fusionscope.app.figures.memory_timeline import curve_figure
+from fusionscope.app.figures.memory_timeline import Small, small_figure
 from fusionscope.app.screens._absence import absence
 from fusionscope.app.screens._graph import choose_graph, tell_origin
 from fusionscope.app.screens._memory_diff import choose_other, difference
@@ -112,17 +112,15 @@ def numbers(run: RunSummary, curves: list[Curve], measured: dict[str, MeasuredPe
 def small_curves(run: RunSummary, curves: list[Curve]) -> None:
     """Every count of the same memory, side by side on one scale of bytes."""
     style.section("The same memory by every count", "curves")
-    most = max((curve.peak_bytes for curve in curves), default=0)
-    for column, (basis, variant, title, axis) in zip(st.columns(len(CURVES)), CURVES, strict=True):
-        curve = find(curves, basis, variant)
-        with column:
-            if curve:
-                draw(run, curve, title, axis, most)
-            else:
-                st.text(title)
-                hook = "wrapper_plan" if basis == PLAN else "inductor_graph"
-                reason = UNMEASURED if basis == "measured" else data.why_missing(run, hook)
-                style.not_recorded(reason, f"curve-{title}")
+    found = [(find(curves, basis, variant), basis, title, axis) for basis, variant, title, axis in CURVES]
+    small = [_small(run, curve, title, axis) for curve, _, title, axis in found if curve]
+    if small:
+        st.plotly_chart(small_figure(small), key="curves", config=style.PLOT, alt="live bytes by every count")
+    for curve, basis, title, _ in found:
+        if curve is None:
+            hook = "wrapper_plan" if basis == PLAN else "inductor_graph"
+            reason = UNMEASURED if basis == "measured" else data.why_missing(run, hook)
+            style.note(f"{title}: not recorded: {reason}", f"curve-{title}")
     style.note(
         "Each curve has its own x axis, and all share the scale of bytes. The estimate counts scheduler steps of this "
         "graph, with buffers that fusion later removes and inputs that the call frees; a measured curve counts the "
@@ -131,12 +129,11 @@ def small_curves(run: RunSummary, curves: list[Curve]) -> None:
     )
 
 
-def draw(run: RunSummary, curve: Curve, title: str, axis: str, most: int) -> None:
-    """One of the small curves."""
-    st.text(f"{title}: {style.size(curve.peak_bytes)}{'' if curve.graph_id else ', whole step'}")
+def _small(run: RunSummary, curve: Curve, title: str, axis: str) -> Small:
     points = data.ask(blocks.curve, Scene(run.run_id, curve.graph_id, curve.basis, curve.variant), SMALL_BINS)
-    figure = curve_figure(points, axis, style.VARIANT_COLOURS[curve.variant], most)
-    st.plotly_chart(figure, key=f"curve-{title}", config=style.PLOT, alt=title)
+    whole = "" if curve.graph_id else ", whole step"
+    colour = style.VARIANT_COLOURS[curve.variant]
+    return Small(f"{title}: {style.size(curve.peak_bytes)}{whole}", axis, colour, points)
 
 
 def peak_parts(run: RunSummary, graph_id: str) -> None:
