@@ -1,7 +1,8 @@
 """Where the compiled call's time goes: each kernel's time shared among the operators that it computes.
 
-A kernel's time is shared equally among its calls, a call's among its scheduler nodes, and a scheduler node's among its
-FX nodes. The weight of a scheduler node is what a roofline gives it: bytes moved, or flops over the operations that
+A kernel's time is shared among its calls, a call's among its scheduler nodes, a scheduler node's among its FX nodes.
+A library's calls are weighed by the time that each took in the step on the time line, where it can be told; other calls
+are alike. The weight of a scheduler node is what a roofline gives it: bytes moved, or flops over the operations that
 the machine does while it moves a byte, whichever is more; that of an FX node the size of its value and its operands.
 Views cost nothing.
 """
@@ -17,6 +18,7 @@ from duckdb import DuckDBPyConnection
 from fusionscope.storage import schema
 from fusionscope.storage.conclusion_records import UNATTRIBUTED
 from fusionscope.storage.queries._rows import records_of
+from fusionscope.storage.queries.call_times import library_calls
 from fusionscope.storage.records import (
     DeviceFact,
     FusionGroup,
@@ -24,7 +26,6 @@ from fusionscope.storage.records import (
     GraphEdge,
     GraphNode,
     IrNode,
-    Kernel,
     KernelCall,
     KernelTiming,
     OpCost,
@@ -121,10 +122,10 @@ class _Work:
         self._operands: dict[tuple[str, str], list[str]] = defaultdict(list)
         for edge in records_of(con, GraphEdge, run_id):
             self._operands[edge.graph_id, edge.dst].append(edge.src)
-        self._graph = {k.kernel_id: k.graph_id for k in records_of(con, Kernel, run_id)}
         self._calls: dict[str, list[KernelCall]] = defaultdict(list)
         for call in records_of(con, KernelCall, run_id):
             self._calls[call.kernel_id].append(call)
+        self._took = library_calls(con, run_id)
         facts = records_of(con, DeviceFact, run_id)
         self._balance = _balance(facts[0]) if facts else CPU_BALANCE
 
@@ -139,20 +140,33 @@ class _Work:
         for node, weight in nodes:
             place = self._place(node)
             places[place] = (places.get(place, (0.0, node))[0] + weight / total, node)
+        estimated = len(places) > 1 and not self._told(timing.kernel_id or "")
         for place, (share, node) in places.items():
-            yield place, share, len(places) > 1, node
+            yield place, share, estimated, node
+
+    def _told(self, kernel_id: str) -> bool:
+        """Whether the time of every call of a kernel is known."""
+        return all((call.graph_id, call.position) in self._took for call in self._calls.get(kernel_id, ()))
 
     def _weighed(self, kernel_id: str) -> list[tuple[GraphNode, float]]:
         """FX nodes over all calls of a kernel, each with its weight."""
-        graph_id = self._graph.get(kernel_id, "")
+        told = self._told(kernel_id)
+        found = []
+        for call in self._calls.get(kernel_id, ()):
+            pairs = self._of(call)
+            whole = sum(weight for _, weight in pairs)
+            scale = self._took[call.graph_id, call.position] / whole if told and whole else 1.0
+            found += [(node, weight * scale) for node, weight in pairs]
+        return found
+
+    def _of(self, call: KernelCall) -> list[tuple[GraphNode, float]]:
         members = [
-            self._ir[graph_id, member]
-            for call in self._calls.get(kernel_id, ())
+            self._ir[call.graph_id, member]
             for group in call.group_ids
-            for member in self._members.get((graph_id, group), ())
-            if (graph_id, member) in self._ir
+            for member in self._members.get((call.graph_id, group), ())
+            if (call.graph_id, member) in self._ir
         ]
-        return [pair for member in members for pair in self._within(graph_id, member)]
+        return [pair for member in members for pair in self._within(call.graph_id, member)]
 
     def _within(self, graph_id: str, ir: IrNode) -> Iterator[tuple[GraphNode, float]]:
         """The FX nodes of a scheduler node, sharing its weight by the size of their values."""

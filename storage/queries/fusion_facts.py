@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from duckdb import DuckDBPyConnection
 
 from fusionscope.storage.queries._rows import fetch
+from fusionscope.storage.queries.call_times import RAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +34,16 @@ def costs(con: DuckDBPyConnection, run_id: str, graph_id: str) -> list[GroupCost
     return fetch(con, GroupCost, _COSTS, [run_id, graph_id])
 
 
-_COSTS = """
-WITH grouped AS (SELECT * FROM fusion_groups WHERE run_id = $1 AND graph_id = $2),
-call AS (
-    SELECT *, row_number() OVER of_kernel AS nth, count(*) OVER (PARTITION BY kernel_id) AS calls
-    FROM (SELECT * FROM kernel_calls WHERE run_id = $1 AND graph_id = $2)
-    WINDOW of_kernel AS (PARTITION BY kernel_id ORDER BY position)
-),
+_COSTS = f"""
+WITH {RAN},
+grouped AS (SELECT * FROM fusion_groups WHERE run_id = $1 AND graph_id = $2),
 called AS (
     SELECT group_id, arg_min(kernel_id, position) AS kernel_id, min(position) AS call
-    FROM (SELECT position, kernel_id, unnest(group_ids) AS group_id FROM call) GROUP BY group_id
-),
-span AS (
-    SELECT kernel_id, end_us - start_us AS us, count(*) OVER (PARTITION BY kernel_id) AS spans,
-        count(*) OVER named AS of_name, row_number() OVER (PARTITION BY kernel_id ORDER BY start_us) AS nth,
-        row_number() OVER (PARTITION BY kernel_id, timeline.name ORDER BY start_us) AS nth_of_name
-    FROM timeline JOIN kernels USING (run_id, kernel_id)
-    WHERE run_id = $1 AND variant = 'compiled' AND (backend = 'extern' OR op IS NULL) AND lane = (
-        SELECT min(lane) FROM timeline WHERE run_id = $1 AND variant = 'compiled'  -- device, or on a CPU host
+    FROM (
+        SELECT position, kernel_id, unnest(group_ids) AS group_id
+        FROM kernel_calls WHERE run_id = $1 AND graph_id = $2
     )
-    WINDOW named AS (PARTITION BY kernel_id, timeline.name)
-),
-ran AS (  -- a call runs one kernel, or each of the same several
-    SELECT position, sum(us) AS time_us FROM call JOIN span USING (kernel_id)
-    WHERE if(spans = calls, span.nth, nth_of_name) = call.nth AND (spans = calls OR of_name = calls)
-    GROUP BY position, spans, calls HAVING spans % calls = 0 AND count(*) = spans // calls
+    GROUP BY group_id
 ),
 timed AS (
     SELECT kernel_id, min(median_us) AS median_us FROM kernel_timings JOIN kernels USING (run_id, kernel_id)
@@ -87,7 +73,7 @@ SELECT group_id, CASE WHEN backend = 'extern' THEN ran.time_us ELSE median_us EN
     registers, spill_bytes, occupancy,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes END AS peak_bytes,
     CASE WHEN peak.step IS NOT NULL THEN alive.bytes / nullif(sum(alive.bytes) OVER (), 0) END AS peak_share
-FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN ran ON ran.position = called.call
+FROM grouped LEFT JOIN called USING (group_id) LEFT JOIN ran ON (ran.graph_id, ran.position) = ($2, called.call)
 LEFT JOIN timed USING (kernel_id) LEFT JOIN fullest USING (kernel_id)
 LEFT JOIN alive USING (group_id)
 LEFT JOIN (SELECT * FROM kernels WHERE run_id = $1) k USING (kernel_id), peak
