@@ -160,9 +160,12 @@ def _position(fx_node: Any) -> Any:
 
 
 def accessed(dependencies: Any) -> dict[str, int | None]:
-    """Bytes that a set of memory dependencies touches of each buffer; None where that depends on data."""
+    """Bytes that a set of memory dependencies touches of each buffer; None where that depends on data.
+
+    A WeakDep touches nothing: it keeps a node behind another (torch/_inductor/dependencies.py calls it one byte).
+    """
     sizes: dict[str, int | None] = {}
-    for dep in dependencies:
+    for dep in (dep for dep in dependencies if type(dep).__name__ != "WeakDep"):
         size, known = _dependency_size(dep), sizes.get(dep.name, 0)
         sizes[dep.name] = None if size is None or known is None else max(size, known)
     return sizes

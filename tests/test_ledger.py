@@ -413,3 +413,14 @@ def test_a_scatter_moves_what_it_writes_and_not_all_of_its_target(tmp_path: Path
     target, rows, values = torch.zeros(50_000, 64), torch.randint(0, 50_000, (128,)), torch.randn(128, 64)
     run = recorded(tmp_path, lambda: torch.compile(added)(target, rows, values))
     assert [call.moved for call in run.all(records.KernelCall)] == [rows.nbytes + 2 * values.nbytes]
+
+
+def test_an_edge_that_only_orders_two_nodes_carries_no_bytes(tmp_path: Path) -> None:
+    def updated(cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        read = torch.nn.functional.softmax(cache, -1) @ x
+        cache.copy_(x)
+        return read
+
+    run = recorded(tmp_path, lambda: torch.compile(updated)(torch.randn(64, 64), torch.randn(64, 64)))
+    assert not {edge.bytes for edge in run.all(records.IrEdge)} & {1, None}
+    assert all((node.bytes_read or 0) % 4 == 0 for node in run.all(records.IrNode))

@@ -141,7 +141,7 @@ def _emit_edges(emit: Emit, graph_id: str, nodes: Any) -> None:
         for dep in node.read_writes.reads:
             writer = writers.get(dep.name)
             if writer is not None and writer != node.get_name():
-                size = reading.accessed([dep])[dep.name]
+                size = reading.total(reading.accessed([dep]))
                 emit(IrEdge(graph_id=graph_id, src=writer, dst=node.get_name(), buffer=dep.name, bytes=size))
 
 
