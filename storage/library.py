@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -145,8 +145,12 @@ class Library:
         """Published runs, oldest first."""
         if not self.inbox.is_dir():
             return []
-        found = [path for path in self.inbox.iterdir() if path.is_dir() and not path.name.startswith(".")]
-        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+        published: dict[Path, int] = {}
+        for path in self.inbox.iterdir():
+            with suppress(FileNotFoundError):  # another importer has taken it in meanwhile
+                if path.is_dir() and not path.name.startswith("."):
+                    published[path] = path.stat().st_mtime_ns
+        return sorted(published, key=published.__getitem__)
 
     def _import_all(self, rejected: list[tuple[str, str]], progress: Callable[[int, int], None] | None) -> ImportReport:
         bundles, imported = self._bundles(), []

@@ -145,7 +145,7 @@ def test_every_kind_of_group_is_told(gpu: Recorded) -> None:
     groups = {g.group_id: (g.kind, len(g.members)) for g in gpu.of(records.FusionGroup, INFERENCE)}
     assert {kind for kind, _ in groups.values()} == {"single", "foreach", "combo", "mix_order"}
     assert all((kind == "single") == (members == 1) for kind, members in groups.values())
-    told = gpu._library.ask(schedule.kinds, gpu._run_id, INFERENCE)
+    told = gpu._library.ask(schedule.kinds, gpu.run_id, INFERENCE)
     assert sum(kind.groups for kind in told) == len(groups)
     assert sum(kind.nodes for kind in told) == sum(members for _, members in groups.values())
 
@@ -153,7 +153,7 @@ def test_every_kind_of_group_is_told(gpu: Recorded) -> None:
 @pytest.mark.slow
 def test_replaying_gives_foreach_combo_and_mix_order_groups_too(gpu: Recorded) -> None:
     final = {g.group_id: set(g.members) for g in gpu.of(records.FusionGroup, INFERENCE)}
-    steps = gpu._library.ask(rounds, gpu._run_id, INFERENCE)
+    steps = gpu._library.ask(rounds, gpu.run_id, INFERENCE)
     nodes = [node for members in final.values() for node in members]
     assert {name: set(members) for name, members in groups_after(nodes, steps, len(steps)).items()} == final
     assert (steps[0].round, steps[0].order_taken, len(steps[0].others)) == (0, None, 1)
