@@ -13,7 +13,7 @@ from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
 from fusionscope.storage.queries.memory import Lifetime, Point, lifetimes_at
 
-DRAWN = 300  # blocks that are drawn one by one
+DRAWN = 200  # blocks that are drawn one by one
 BINS = 400  # stretches of a curve, each with its lowest and highest point
 MOST_PLACED = 20_000  # buffers of a plan that are summed by line
 
