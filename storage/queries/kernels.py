@@ -143,7 +143,7 @@ first_node AS (
     SELECT kernel_id, graph_id, unnest(members) AS ir_node
     FROM first_call JOIN (SELECT * FROM fusion_groups WHERE run_id = $1) USING (graph_id, group_id)
 ),
-accessed AS (
+kinds AS (
     SELECT kernel_id,
         CASE WHEN bool_or(kind = 'template') THEN 'template' WHEN bool_or(kind = 'extern') THEN 'extern'
             WHEN bool_or(kind = 'reduction') THEN 'reduction' ELSE 'pointwise' END AS kind
@@ -201,7 +201,7 @@ kernel AS (
         configs, decided, registers, spill_bytes, occupancy, occupancy_limit, position
     FROM (SELECT * FROM kernels WHERE run_id = $1) k JOIN driven USING (graph_id)
     LEFT JOIN called c USING (kernel_id) LEFT JOIN counted USING (kernel_id) LEFT JOIN worked USING (kernel_id)
-    LEFT JOIN accessed USING (kernel_id) LEFT JOIN multiplied USING (kernel_id)
+    LEFT JOIN kinds USING (kernel_id) LEFT JOIN multiplied USING (kernel_id)
     LEFT JOIN spent USING (kernel_id) LEFT JOIN executed USING (graph_id)
     LEFT JOIN (
         SELECT kernel_id, configs, decided, registers, spill_bytes, occupancy, occupancy_limit FROM fullest
