@@ -11,7 +11,8 @@ targets: seconds per kernel to record three programs for an H200 that is not her
 agree: the latency that a recording measures over torch.utils.benchmark's of the same model in the same process, with
 the latter over itself beside it (A/A, the noise).
 fusion: how long the Fusion screen takes to open and to answer, for a GPT of about 100 to 5,000 FX nodes.
-memory: seconds from the shell of the Memory page to its picture in a browser, and the bytes sent, by number of buffers.
+memory: seconds from the shell of the Memory page, and from navigation, to its picture in a browser with and without a
+cache, and the bytes sent, by number of buffers.
 library: seconds until the Runs page over 10,000 runs can be used, and until each filter answers; a minute or two.
 """
 

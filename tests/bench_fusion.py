@@ -12,7 +12,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from browser import chromium, server, settle
+from browser import chromium, painted, server, settle
 from duckdb import DuckDBPyConnection
 from playwright.sync_api import Page
 
@@ -107,14 +107,13 @@ def count_ops(con: DuckDBPyConnection, run_id: str, graph_id: str) -> int:
 
 
 def visit(page: Page, url: str, drawn: str = ".canvas[data-ready]") -> tuple[float, int]:
-    """Seconds from navigation to what is waited for, and bytes of all messages until then."""
-    received: list[int] = []
-    page.goto("about:blank")
-    page.once("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
-    start = time.perf_counter()
-    page.goto(url, wait_until="commit")
-    page.wait_for_selector(drawn, timeout=60_000)
-    return time.perf_counter() - start, sum(received)
+    """Seconds from navigation to what is waited for, and bytes of all messages until then; the page is at rest before.
+
+    Without that rest the server would still be at work on the rest of the last page.
+    """
+    settle(page)
+    (seconds,), received = painted(page, url, drawn)
+    return seconds, received
 
 
 def clicked(page: Page, times: int) -> list[float]:

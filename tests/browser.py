@@ -27,6 +27,20 @@ FLAGS = [
     "--disable-sync",
 ]
 DRAWN = '[data-testid="stApp"][data-test-script-state="notRunning"]'
+WATCH = """(selectors) => {  // when each selector first matches, in ms since navigation; looked at before each frame
+    const wanted = new Set(selectors);
+    const roots = () => [document, ...[...document.querySelectorAll("*")].map((e) => e.shadowRoot).filter(Boolean)];
+    window.painted = {};
+    const look = () => {
+        const inside = roots();
+        for (const selector of wanted) if (inside.some((root) => root.querySelector(selector))) {
+            wanted.delete(selector);
+            setTimeout(() => { painted[selector] = performance.now(); });  // after this frame is painted
+        }
+        if (wanted.size) requestAnimationFrame(look);
+    };
+    look();
+}"""
 LOCAL = {"localhost", "127.0.0.1", ""}  # data: and blob: addresses have no host
 
 
@@ -108,6 +122,21 @@ def settle(page: Page) -> None:
     page.wait_for_selector(DRAWN, timeout=60_000)
     page.wait_for_selector('[data-testid="stSkeleton"]', state="detached", timeout=30_000)
     page.wait_for_timeout(300)
+
+
+def painted(page: Page, address: str, *selectors: str) -> tuple[list[float], int]:
+    """Open `address` in a page at rest; seconds from navigation until each selector is painted, and bytes until then.
+
+    The browser itself takes the times: a selector that Playwright waits for is looked for twice a second at last.
+    """
+    received: list[int] = []
+    page.goto("about:blank")
+    page.once("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
+    page.goto(address, wait_until="commit")
+    page.evaluate(WATCH, selectors)
+    page.wait_for_function("count => Object.keys(window.painted).length == count", arg=len(selectors), timeout=120_000)
+    taken = sum(received)
+    return [page.evaluate("selector => painted[selector]", selector) / 1000 for selector in selectors], taken
 
 
 def errors(page: Page) -> list[str]:
