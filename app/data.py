@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from fusionscope.storage.library import ImportReport, Library, default_address
 from fusionscope.storage.queries import findings, graphs, overview, runs
 from fusionscope.storage.queries import library as queries
 from fusionscope.storage.queries.runs import RunSummary
+from fusionscope.storage.reader import Reader
 from fusionscope.storage.records import Finding
 
 P = ParamSpec("P")
@@ -26,6 +28,12 @@ T = TypeVar("T")
 def library() -> Library:
     """The library that this app shows: $FUSIONSCOPE_STORE, else ./fusionscope-store."""
     return Library(default_address())
+
+
+@lru_cache
+def reader(path: Path) -> Reader:
+    """The connection to the library at `path` that all sessions of this process share."""
+    return Reader(path)
 
 
 def generation(path: Path) -> int:
@@ -52,7 +60,7 @@ def ask(query: Callable[Concatenate[DuckDBPyConnection, P], T], *args: P.args, *
 def _answer(key: tuple[str, int, str, tuple[Any, ...], dict[str, Any]], _query: Callable[..., Any]) -> Any:
     """Streamlit hashes `key`; the underscore keeps it from hashing the function's code."""
     *_, args, kwargs = key
-    return library().ask(_query, *args, **kwargs)
+    return reader(library().path).ask(_query, *args, **kwargs)
 
 
 def read_only() -> bool:
@@ -70,6 +78,7 @@ def change(what: Callable[Concatenate[DuckDBPyConnection, P], object], *args: P.
 
     An error is kept, and shown by `tell_refusal` as its sentence.
     """
+    reader(library().path).let_go()
     try:
         library().write(what, *args, **kwargs)
     except StorageError as error:
@@ -89,6 +98,7 @@ def import_inbox() -> ImportReport:
     """
     if read_only() or not (library().has_news() or ask(queries.without_conclusions, 1)):
         return ImportReport([], 0, [])
+    reader(library().path).let_go()
     with st.spinner("Importing recorded runs …"):
         try:
             report = library().import_inbox()

@@ -1,0 +1,66 @@
+"""Questions that come close together share a connection, and who writes has the library soon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from duckdb import DuckDBPyConnection
+
+from fusionscope.storage import reader
+from fusionscope.storage.database import Locked, NotALibrary, open_for_writing
+from fusionscope.storage.queries.runs import library_runs
+from fusionscope.storage.reader import Reader
+
+
+def can_write(path: Path, timeout_s: float = 0.1) -> bool:
+    try:
+        with open_for_writing(path, timeout_s):
+            return True
+    except Locked:
+        return False
+
+
+@pytest.fixture
+def library(example_store: Path) -> Path:
+    return example_store / "library.duckdb"
+
+
+def test_a_connection_stays_open_for_the_next_question(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "OPEN_S", 60)
+    shared = Reader(library)
+    assert shared.ask(library_runs) == shared.ask(library_runs)
+    assert not can_write(library)
+    shared.let_go()
+    assert can_write(library)
+    assert shared.ask(library_runs)
+    shared.let_go()
+
+
+def test_it_is_closed_by_itself(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "OPEN_S", 0.05)
+    assert Reader(library).ask(library_runs)
+    assert can_write(library, timeout_s=10)
+
+
+def test_the_question_that_is_being_answered_closes_it(library: Path) -> None:
+    shared = Reader(library)
+
+    def let_go_meanwhile(con: DuckDBPyConnection) -> int:
+        shared.let_go()
+        assert not can_write(library)
+        return len(library_runs(con))
+
+    assert shared.ask(let_go_meanwhile)
+    assert can_write(library)
+
+
+def test_a_question_opens_what_the_one_before_it_could_not(tmp_path: Path, library: Path) -> None:
+    path = tmp_path / "other.duckdb"
+    path.write_text("nothing")
+    shared = Reader(path)
+    with pytest.raises(NotALibrary):
+        shared.ask(library_runs)
+    path.write_bytes(library.read_bytes())
+    assert shared.ask(library_runs)
+    shared.let_go()
