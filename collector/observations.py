@@ -246,6 +246,7 @@ class GraphOutputs:
     graph_id: str
     names: tuple[str, ...]
     user_visible: tuple[str, ...] | None
+    nodes: tuple[str, ...] = ()  # the FX nodes that they are; the backward calls those that it gets by the same names
 
 
 @dataclass(frozen=True, slots=True)

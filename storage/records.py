@@ -353,7 +353,7 @@ class Buffer:
     reuse_kind: str | None = None  # in_place, pool
     ir_node: str | None = None  # scheduler node that writes it first
     kernel_id: str | None = None  # kernel that writes it first
-    reason: str | None = None  # why its size is not known
+    reason: str | None = None  # why its size is not known, or nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 import torch
 from models import MLP, Shapes, everything, everything_inputs, scaled
+from torch import Tensor
 from torch._inductor.choices import FusionScore
 
 from fusionscope.collector import record
@@ -317,6 +318,43 @@ def test_what_is_saved_for_backward_is_told_from_what_the_user_gets(training: Re
     assert {"weight", "saved", "output"} <= set(forward.values())
     assert {"saved", "gradient"} <= set(backward.values())
     assert backward["tangents_1"] == "gradient"
+
+
+def attend(packed: Tensor) -> Tensor:
+    """Query, key and value as views of one tensor, (4, 3, 4, 128, 64)."""
+    mixed: Tensor = torch.nn.functional.scaled_dot_product_attention(*packed.unbind(1), is_causal=True)
+    return mixed
+
+
+def test_saved_views_of_one_buffer_are_one_block_that_the_last_of_them_frees(store: Path) -> None:
+    held: dict[int, int] = {}
+
+    def drive() -> None:
+        x = torch.randn(4, 3, 4, 128, 64, requires_grad=True)
+        loss = torch.compile(lambda x: attend(x.sin()))(x).sum()
+        saved = loss.grad_fn.next_functions[0][0].saved_tensors  # type: ignore[union-attr]
+        held.update({s.untyped_storage().data_ptr(): s.untyped_storage().nbytes() for s in saved})
+        held.pop(x.untyped_storage().data_ptr())
+        loss.backward()
+
+    seen = recorded(store, drive)
+    backward = [b for b in seen.of(records.Buffer, "0/0.backward") if b.category == "saved"]
+    views = [b for b in backward if (b.reason or "").startswith("a view of the memory of ")]
+    assert len(views) == 2
+    assert {view.bytes for view in views} == {0}
+    assert sum(b.bytes or 0 for b in backward) == sum(held.values())
+    points = {p.step: p for p in seen.of(records.MemoryPoint, "0/0.backward") if p.basis == "plan"}
+    assert {points[b.freed_at or 0].label for b in views} == {f"free {(views[0].reason or '').split()[-1]}"}
+    freed = {b.freed_at for b in backward if b.freed_at}
+    assert -sum(points[step].delta_bytes or 0 for step in freed) == sum(held.values())
+
+
+def test_a_saved_view_of_what_the_caller_holds_is_an_input_and_not_freed(store: Path) -> None:
+    x = torch.randn(4, 3, 4, 128, 64, requires_grad=True)
+    seen = recorded(store, lambda: torch.compile(attend)(x).sum().backward())
+    inputs = [b for b in seen.of(records.Buffer, "0/0.backward") if b.category == "input"]
+    assert sorted(b.bytes or 0 for b in inputs) == [0, 0, x.nbytes]
+    assert {b.freed_at for b in inputs} == {None}
 
 
 def test_an_inlined_producer_says_where_it_is_computed_again(lowering: Recorded) -> None:

@@ -173,7 +173,9 @@ def _emit_buffers(emit: Emit, graph_id: str, lowering: Any) -> None:
             emit(GraphInput(graph_id, name, reading.buffer_bytes(storage), shape, dtype, static=name in static))
     for name, value in lowering.constants.items():
         emit(_constant(graph_id, name, value))
-    emit(GraphOutputs(graph_id, tuple(lowering.get_output_names()), _user_visible(lowering)))
+    output = next(iter(reversed(lowering.graph.nodes)))
+    nodes = tuple(str(getattr(result, "name", "")) for result in output.args[0])
+    emit(GraphOutputs(graph_id, tuple(lowering.get_output_names()), _user_visible(lowering, output), nodes))
 
 
 def _constant(graph_id: str, name: str, value: Any) -> GraphConstant:
@@ -209,9 +211,8 @@ def _static_inputs(lowering: Any) -> set[str]:
     return {names[i] for i in indices if i < len(names)}
 
 
-def _user_visible(lowering: Any) -> tuple[str, ...] | None:
+def _user_visible(lowering: Any, output: Any) -> tuple[str, ...] | None:
     """Outputs that reach the user, as buffer names; None where torch does not say (a backward)."""
-    output = next(iter(reversed(lowering.graph.nodes)))
     indices = output.meta.get("user_visible_output_idxs")
     if indices is None:
         return None

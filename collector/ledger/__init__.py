@@ -14,7 +14,7 @@ from fusionscope.collector.ledger.configs import Configs
 from fusionscope.collector.ledger.cudagraphs import Recordings
 from fusionscope.collector.ledger.fusion import FusionLedger
 from fusionscope.collector.ledger.gemm import gemm_choices
-from fusionscope.collector.ledger.graph_facts import GraphFacts, root_of
+from fusionscope.collector.ledger.graph_facts import Block, GraphFacts, root_of
 from fusionscope.collector.ledger.graphs import Graphs
 from fusionscope.collector.ledger.kernels import edges_with_memory, kernels_and_calls
 from fusionscope.collector.ledger.links import Links
@@ -50,6 +50,7 @@ class Ledger:
         self._links = Links()
         self.texts = Graphs()
         self.plans: dict[str, Plan] = {}  # graph → its plan, which measuring compares with what it sees
+        self._returned: dict[str, dict[str, Block]] = {}  # forward graph → the memory of each value that it returns
         self.backends: dict[str, str] = {}  # compile → backend
         self._calls: dict[str, int] = {}  # compile → runs of its forward graph by the program
         self._compiles = Compiles(began, compile_limit, self.backends, self._calls)
@@ -106,7 +107,10 @@ class Ledger:
         complete = {g: self._graphs.pop(g) for g in list(self._graphs) if final or root_of(g) in done}
         defined = _kernels_defined(complete)
         for graph_id, observations in complete.items():
-            facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)])
+            saved = self._returned.get(graph_id.replace(".backward", ".forward"))
+            facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)], saved)
+            if facts.direction == "forward" and facts.function == "call":
+                self._returned[graph_id] = facts.returned
             self.plans[graph_id] = plan = carry_out(facts)
             records += _fold_graph(facts, plan, observations, done.get(root_of(graph_id)))
             self._configs.graph_ended(facts)

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fusionscope.collector.observations import (
     LIBRARY_CALLS,
@@ -37,13 +37,29 @@ TEXT_CALL = re.compile(r"(?P<kernel>(?:aten|torch\.ops|extern_kernels)\.[\w.]+)\
 BUFFER = re.compile(r"\b(?:buf|arg|primals_|tangents_)\d+(?:_\d+)?\b")
 
 
+class Block(NamedTuple):
+    """The memory that a forward returns a value in."""
+
+    buffer: str
+    bytes: int | None
+    given_as: str | None = None  # weight or input, of memory that the forward was given itself
+
+
 class GraphFacts:
-    """A graph's observations by kind and name."""
+    """A graph's observations by kind and name.
+
+    `shared` are the kernels of its wrapper, `saved` of a backward the memory in which its forward returned each value.
+    """
 
     def __init__(
-        self, graph_id: str, observations: Iterable[object], shared: Mapping[str, KernelDefined] | None = None
+        self,
+        graph_id: str,
+        observations: Iterable[object],
+        shared: Mapping[str, KernelDefined] | None = None,
+        saved: Mapping[str, Block] | None = None,
     ) -> None:
         self.graph_id = graph_id
+        self._saved = saved or {}
         seen: dict[type, list[object]] = defaultdict(list)
         for observation in observations:
             seen[type(observation)].append(observation)
@@ -127,6 +143,38 @@ class GraphFacts:
         known = self.buffers.get(buffer or "")
         return (known.ir_node,) if known and known.ir_node else ()
 
+    @property
+    def returned(self) -> dict[str, Block]:
+        """FX node that the graph returns → the memory it is in, which several may share that look at one buffer."""
+        if self._outputs is None:
+            return {}
+        made = {name: Block(name, buffer.bytes) for name, buffer in self.buffers.items()}
+        given = {name: Block(name, i.bytes, self.input_category(i)) for name, i in self.inputs.items()}
+        blocks, named = made | given, zip(self._outputs.nodes, self._outputs.names, strict=False)
+        return {node: blocks[name] for node, name in named if name in blocks}
+
+    def block_of(self, given: str) -> str:
+        """The memory that an input lies in: the buffer in which the forward returned it, else its own."""
+        return self._saved[given].buffer if given in self._saved else given
+
+    @cached_property
+    def lying_in(self) -> dict[str, list[str]]:
+        """Memory → the inputs that lie in it; several saved values may be views of one buffer."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for given in self.inputs:
+            found[self.block_of(given)].append(given)
+        return found
+
+    def owner_of(self, given: str) -> str:
+        """The first of the inputs that lie in the same memory, to whom it is counted."""
+        return self.lying_in[self.block_of(given)][0]
+
+    def bytes_of(self, given: GraphInput) -> int | None:
+        """What an input adds to the memory that is there at entry: its whole buffer, or nothing beside the owner."""
+        if self.owner_of(given.buffer) != given.buffer:
+            return 0
+        return self._saved[given.buffer].bytes if given.buffer in self._saved else given.bytes
+
     def category_of(self, buffer: str) -> str:
         """output, saved, gradient or intermediate: what a buffer that the wrapper makes is for."""
         outputs = self._outputs
@@ -141,6 +189,8 @@ class GraphFacts:
         """weight, input, gradient or saved: where an input comes from."""
         if given.static:
             return "weight"
+        if (block := self._saved.get(given.buffer)) is not None and block.given_as:
+            return block.given_as
         if self.direction != "backward" or given.buffer.startswith("primals_"):
             return "input"
         return "gradient" if given.buffer.startswith("tangents_") else "saved"

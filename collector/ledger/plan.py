@@ -53,12 +53,13 @@ class _Replay:
         self._plan = Plan()
         self._live = 0
         self._owners: dict[str, int] = {}  # buffer that owns memory → bytes
-        self._base = sum(given.bytes or 0 for given in facts.inputs.values())
+        self._base = sum(facts.bytes_of(given) or 0 for given in facts.inputs.values())
+        self._held = {block: set(given) for block, given in facts.lying_in.items()}  # by the inputs that lie in it
 
     def run(self) -> Plan:
         for given in self._facts.inputs.values():
             self._plan.buffers[given.buffer] = self._input(given)
-            self._owners[given.buffer] = given.bytes or 0
+            self._owners[given.buffer] = self._facts.bytes_of(given) or 0
         for held in self._facts.constants:
             self._plan.buffers[held.buffer] = self._constant(held)
         for line in self._facts.lines:
@@ -77,7 +78,7 @@ class _Replay:
                     self._free(name)
             case "MultiOutputLine" if line.buffer and line.buffer not in self._owners:
                 self._receive(line.buffer)
-            case "FreeLine" if line.buffer in self._facts.inputs:
+            case "FreeLine" if line.buffer and line.buffer in self._facts.inputs:
                 self._give_up(line.buffer)
             case kind if kind in CALLS:
                 self._call(line)
@@ -124,11 +125,17 @@ class _Replay:
         if name in self._owners:  # an alias has no memory of its own
             self._end(name, self._step(f"free {name}", name, -self._owners.pop(name)))
 
-    def _give_up(self, name: str | None) -> None:
-        kept = self._facts.function != "call" or (name or "").startswith(_KEPT_BY_CALLER)
-        if name is None or kept or name not in self._owners:
+    def _give_up(self, name: str) -> None:
+        """The last of the inputs that lie in a block takes it away."""
+        block = self._facts.block_of(name)
+        if self._facts.function != "call" or block.startswith(_KEPT_BY_CALLER):
             return
-        self._free(name)
+        self._held[block].discard(name)
+        if not self._held[block]:
+            owner, *views = self._facts.lying_in[block]
+            self._free(owner)
+            for view in views:
+                self._end(view, len(self._plan.points) - 1)
 
     def _call(self, line: LineSeen) -> None:
         made = self._facts.allocated_by(line)
@@ -160,13 +167,15 @@ class _Replay:
         )
 
     def _input(self, given: GraphInput) -> Buffer:
+        owner = self._facts.owner_of(given.buffer)
         return Buffer(
             graph_id=self._facts.graph_id,
             buffer=given.buffer,
             category=self._facts.input_category(given),
-            bytes=given.bytes,
+            bytes=self._facts.bytes_of(given),
             shape=given.shape,
             dtype=given.dtype,
+            reason=None if given.buffer == owner else f"a view of the memory of {owner}",
         )
 
     def _constant(self, held: GraphConstant) -> Buffer:
@@ -187,9 +196,10 @@ class _Replay:
                     self._plan.buffers[name] = replace(self._plan.buffers[name], last_use=step)
 
     def _used_by(self, line: LineSeen) -> Iterable[str]:
-        yield from line.args
-        if line.buffer:
-            yield line.buffer
+        for name in (*line.args, line.buffer or ""):
+            yield name
+            if name in self._facts.inputs:
+                yield self._facts.owner_of(name)
 
 
 def _told(label: str, *sizes: int | None) -> str:

@@ -128,6 +128,8 @@ class _Told:
         return held if life.bytes is not None else f"{held}; its size is {life.reason}"
 
     def _of_input(self, life: Lifetime) -> tuple[str, Group | None, str]:
+        if life.reason:
+            return "given", None, life.reason
         if life.freed_at is None:
             return "given", None, "the caller holds it"
         end = f"freed at step {life.freed_at}, after {self._last_kernel(life)}"

@@ -55,7 +55,7 @@ class Lifetime:
     file: str | None
     line: int | None
     source_text: str | None
-    reason: str | None = None  # why its size is not known
+    reason: str | None = None  # why its size is not known, or nothing
     kernel_id: str | None = None  # that writes it first
     ir_node: str | None = None  # scheduler node that writes it first
 
@@ -215,7 +215,7 @@ _DONATED = """
 SELECT given.buffer, given.bytes, taker.buffer AS taken_by FROM buffers given
 LEFT JOIN buffers taker ON (taker.run_id, taker.graph_id, taker.reuses) = (given.run_id, given.graph_id, given.buffer)
 WHERE given.run_id = $1 AND given.graph_id = $2 AND given.category = 'saved' AND given.allocated_at IS NULL
-    AND given.freed_at IS NOT NULL
+    AND given.freed_at IS NOT NULL AND given.reason IS NULL  -- of several views of one block the first
 ORDER BY given.bytes DESC NULLS LAST, given.buffer
 """
 
