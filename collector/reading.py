@@ -125,7 +125,7 @@ def flops(node: Any) -> int | None:
     from torch._inductor.fx_utils import count_flops_fx
     from torch._inductor.virtualized import V
 
-    origin = node.node.get_origin_node() if node.is_extern() or node.is_template() else None
+    origin = _call_of(node.node) if node.is_extern() or node.is_template() else None
     if origin is None:
         return None
     counted = _flops.setdefault(V.graph, {})
@@ -134,6 +134,16 @@ def flops(node: Any) -> int | None:
         count = count_flops_fx(origin)
         counted[call] = None if count is None else size_hint(getattr(getattr(count, "node", None), "expr", count))
     return counted[call]
+
+
+def _call_of(kernel: Any) -> Any | None:
+    """The FX call of a library or template kernel; one with several results has it among its origins only.
+
+    GraphLowering.run_node (torch/_inductor/graph.py) notes an origin_node for a single result.
+    """
+    operator = getattr(kernel, "op_overload", None)
+    asked = (node for node in kernel.get_origins() if operator is not None and node.target is operator)
+    return kernel.get_origin_node() or next(asked, None)
 
 
 # per graph, because a symbolic size stands for another number in another graph

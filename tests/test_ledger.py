@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pytest
 import torch
 from models import MLP, Shapes, everything, everything_inputs, scaled
-from torch import Tensor
 from torch._inductor.choices import FusionScore
 
 from fusionscope.collector import record
@@ -320,9 +319,9 @@ def test_what_is_saved_for_backward_is_told_from_what_the_user_gets(training: Re
     assert backward["tangents_1"] == "gradient"
 
 
-def attend(packed: Tensor) -> Tensor:
+def attend(packed: torch.Tensor) -> torch.Tensor:
     """Query, key and value as views of one tensor, (4, 3, 4, 128, 64)."""
-    mixed: Tensor = torch.nn.functional.scaled_dot_product_attention(*packed.unbind(1), is_causal=True)
+    mixed: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(*packed.unbind(1), is_causal=True)
     return mixed
 
 
@@ -442,6 +441,19 @@ def test_calls_of_a_library_kernel_each_have_their_own_bytes_and_operations(tmp_
     assert [call.moved for call in calls] == [4 * (16 * 64 + 64 * 256 + 16 * 256), 4 * (16 * 256 + 256 * 32 + 16 * 32)]
     (kernel,) = Library(tmp_path).ask(kernels, run.run_id)
     assert (kernel.flops, kernel.calls) == (sum(call.flops or 0 for call in calls) / 2, 2)
+
+
+def test_a_library_kernel_with_several_results_has_its_operations(tmp_path: Path) -> None:
+    x, weight = torch.randn(2, 4, 16, 16, requires_grad=True), torch.randn(8, 4, 3, 3, requires_grad=True)
+
+    def convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(x, weight, padding=1)
+
+    seen = recorded(tmp_path, lambda: torch.compile(convolved)(x, weight).sum().backward())
+    operations = {call.kernel_id.split(".")[-2]: call.flops for call in seen.all(records.KernelCall) if call.flops}
+    forward = 2 * (2 * 16 * 16) * 8 * (4 * 3 * 3)
+    assert operations.pop("convolution_backward") == 2 * forward  # one product for each of the two gradients
+    assert [*operations.values()] == [forward]
 
 
 def test_a_scatter_moves_what_it_writes_and_not_all_of_its_target(tmp_path: Path) -> None:
