@@ -25,7 +25,7 @@ class _Opened:
 
     con: DuckDBPyConnection
     closing: ExitStack
-    asked: int = 0
+    asked: int = 1
 
 
 class Reader:
@@ -33,7 +33,8 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = Lock()
+        self._opening = Lock()  # apart: who opens may wait for a writer, who waits until others have counted down
+        self._counting = Lock()
         self._opened: _Opened | None = None
 
     def ask(
@@ -48,32 +49,36 @@ class Reader:
             with closing(opened.con.cursor()) as con:
                 return query(con, *args, **kwargs)
         finally:
-            with self._lock:
+            with self._counting:
                 opened.asked -= 1
                 self._close_unused(opened)
 
     def let_go(self) -> None:
         """Take no more questions on the connection that is open; the last that is answered closes it."""
-        with self._lock:
+        with self._counting:
             opened, self._opened = self._opened, None
             if opened:
                 self._close_unused(opened)
 
     def _join(self) -> _Opened:
-        with self._lock:
-            if self._opened is None:
-                self._opened = self._open()
-            self._opened.asked += 1
-            return self._opened
-
-    def _open(self) -> _Opened:
-        with ExitStack() as stack:
-            con = stack.enter_context(open_for_reading(self._path))
-            opened = _Opened(con, stack.pop_all())
+        """The connection that is open, else a new one, with one more question on it."""
+        with self._opening:
+            with self._counting:
+                if self._opened is not None:
+                    self._opened.asked += 1
+                    return self._opened
+            opened = self._open()
+            with self._counting:
+                self._opened = opened
         end = Timer(OPEN_S, self._end, [opened])
         end.daemon = True
         end.start()
         return opened
+
+    def _open(self) -> _Opened:
+        with ExitStack() as stack:
+            con = stack.enter_context(open_for_reading(self._path))
+            return _Opened(con, stack.pop_all())
 
     def _end(self, opened: _Opened) -> None:
         if opened is self._opened:

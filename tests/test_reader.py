@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from duckdb import DuckDBPyConnection
@@ -64,3 +67,25 @@ def test_a_question_opens_what_the_one_before_it_could_not(tmp_path: Path, libra
     path.write_bytes(library.read_bytes())
     assert shared.ask(library_runs)
     shared.let_go()
+
+
+def test_a_writer_need_not_wait_for_a_question_that_waits_for_it(library: Path) -> None:
+    """The one that is being answered can end while the next waits for its turn."""
+    shared, begun, end = Reader(library), Event(), Event()
+
+    def long(con: DuckDBPyConnection) -> int:
+        shared.let_go()
+        begun.set()
+        assert end.wait(10)
+        return len(library_runs(con))
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(shared.ask, long)
+        assert begun.wait(10)
+        writes = pool.submit(can_write, library, 5)
+        time.sleep(0.1)  # it has the turn now, and waits for `first`
+        second = pool.submit(shared.ask, library_runs)
+        time.sleep(0.1)  # which waits for the turn
+        end.set()
+        assert writes.result()
+        assert first.result() == len(second.result())
