@@ -16,6 +16,7 @@ from fusionscope.collector import record
 from fusionscope.sample_models import transformer_step
 from fusionscope.storage import records
 from fusionscope.storage.library import Library
+from fusionscope.storage.queries import memory
 from fusionscope.storage.queries._rows import records_of
 from fusionscope.storage.queries.kernels import kernels
 
@@ -37,6 +38,10 @@ class Recorded:
     def of(self, kind: type[T], graph_id: str) -> list[T]:
         """The rows of one graph."""
         return [row for row in self.all(kind) if row.graph_id == graph_id]  # type: ignore[attr-defined]
+
+    def lifetimes(self, graph_id: str) -> list[memory.Lifetime]:
+        """The buffers of one graph, as the screen has them."""
+        return self._library.ask(memory.lifetimes, self.run_id, graph_id)
 
     def peak(self, basis: str, graph_id: str = INFERENCE) -> int:
         """The highest point of a memory timeline."""
@@ -317,6 +322,18 @@ def test_what_is_saved_for_backward_is_told_from_what_the_user_gets(training: Re
     assert {"weight", "saved", "output"} <= set(forward.values())
     assert {"saved", "gradient"} <= set(backward.values())
     assert backward["tangents_1"] == "gradient"
+
+
+@pytest.mark.parametrize("graph", ["0/0.forward", "0/0.backward"])
+def test_an_input_has_the_name_that_the_program_gives_it(block: Recorded, graph: str) -> None:
+    model, inputs, _ = transformer_step.build()
+    assert isinstance(model, torch.nn.Module)
+    held = {**dict(model.named_parameters()), "x": inputs[0]}
+    shapes = {name: tuple(str(size) for size in tensor.shape) for name, tensor in held.items()}
+    given = [life for life in block.lifetimes(graph) if life.category in ("weight", "input")]
+    assert {life.given_as: life.shape for life in given}.items() <= shapes.items()
+    assert graph == "0/0.backward" or len(given) == len(shapes)
+    assert {life.given_as for life in block.lifetimes(graph) if life not in given} == {None}
 
 
 def attend(packed: torch.Tensor) -> torch.Tensor:

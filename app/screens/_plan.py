@@ -168,7 +168,7 @@ def _plan_row(found: Alive) -> dict[str, object]:
     return {
         "buffer": life.buffer,
         "bytes": life.bytes,
-        "source": style.source_line(life.file, life.line),
+        "source": style.source_line(life.file, life.line) if life.file else life.given_as,
         "kept alive by": found.why,
         "line": life.source_text or "",
         "category": life.category,
@@ -224,7 +224,7 @@ def _plan_details(scene: Scene, found: Alive) -> None:
         f"{exact(life.bytes)} · {life.category}" + (f" · {life.dtype} {'×'.join(life.shape)}" if life.shape else ""),
         _life_of(found),
         found.why,
-        f"{style.source_line(life.file, life.line)}  {life.source_text or ''}" if life.file else "",
+        f"{style.source_line(life.file, life.line)}  {life.source_text or ''}" if life.file else life.given_as or "",
         f"Its memory goes on to {', '.join(found.gives_to)}." if found.gives_to else "",
     ]
     with st.container(border=True, key="block"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
@@ -9,6 +10,8 @@ from duckdb import DuckDBPyConnection
 from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
 from fusionscope.storage.records import MemoryBudget, MemoryResidual, ReuseDecision
+
+_OWNER = re.compile("_(?:modules|parameters|buffers)_")  # between the names of a path in Dynamo's name of an input
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,15 @@ class Lifetime:
     reason: str | None = None  # why its size is not known, or nothing
     kernel_id: str | None = None  # that writes it first
     ir_node: str | None = None  # scheduler node that writes it first
+    placeholder: str | None = None  # of an input: L_self_modules_norm_parameters_weight_, as Dynamo's graph has it
+
+    @property
+    def given_as(self) -> str | None:
+        """What the program calls an input: `norm.weight` of the module that is compiled, or the name of an argument."""
+        if self.placeholder is None:
+            return None
+        root, *path = _OWNER.split(re.sub(r"^[LG]_|_$", "", self.placeholder))
+        return ".".join(path) or root
 
     @property
     def at_entry(self) -> bool:
@@ -171,6 +183,11 @@ WHERE run_id = $1 AND graph_id = $2 AND basis = $3 AND variant = $4 ORDER BY ste
 _OF_GRAPH = "run_id = $1 AND graph_id = $2"
 _ALIVE = "coalesce(allocated_at, 0) <= $3 AND coalesce(freed_at > $3, true)"
 _LARGEST = "ORDER BY bytes DESC NULLS FIRST, buffer"
+# The inputs of Dynamo's graph, in order, are AOTAutograd's primals_1, primals_2, … and Inductor's arg0_1, arg1_1, …
+_PLACE = """coalesce(
+    try_cast(regexp_extract(node, '^primals_([0-9]+)$', 1) AS BIGINT) - 1,
+    try_cast(regexp_extract(node, '^arg([0-9]+)_1$', 1) AS BIGINT)
+)"""
 _LIFETIMES = f"""
 WITH chosen AS (SELECT * FROM buffers WHERE {_OF_GRAPH} AND {{which}}),
 made AS (
@@ -183,11 +200,20 @@ described AS (
         arg_max(line, position) FILTER (file IS NOT NULL) AS line,
         arg_max(source_text, position) FILTER (file IS NOT NULL) AS source_text
     FROM made JOIN (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2) USING (node) GROUP BY buffer
+),
+given AS (
+    SELECT node AS buffer, shape, {_PLACE} AS place FROM graph_nodes WHERE {_OF_GRAPH} AND op = 'placeholder'
+),
+asked AS (
+    SELECT target AS placeholder, shape, row_number() OVER (ORDER BY position) - 1 AS place FROM graph_nodes
+    WHERE run_id = $1 AND op = 'placeholder' AND ends_with(graph_id, '.dynamo')
+        AND graph_id = regexp_replace($2, '[.](forward|backward|inference)$', '.dynamo')
 )
 SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
     k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text,
-    b.reason, b.kernel_id, b.ir_node
-FROM chosen b LEFT JOIN described USING (buffer) LEFT JOIN kernels k USING (run_id, kernel_id)
+    b.reason, b.kernel_id, b.ir_node, placeholder
+FROM chosen b LEFT JOIN described USING (buffer) LEFT JOIN (given JOIN asked USING (place, shape)) USING (buffer)
+LEFT JOIN kernels k USING (run_id, kernel_id)
 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
 
