@@ -21,11 +21,13 @@ Answer = TypeVar("Answer")
 
 @dataclass(eq=False)
 class _Opened:
-    """A connection, how it is closed, and the number of questions that are being answered on it."""
+    """A connection, the file that it reads, how it is closed, and the questions that are being answered on it."""
 
     con: DuckDBPyConnection
+    file: tuple[int, ...] | None
     closing: ExitStack
     asked: int = 1
+    over: bool = False  # takes no more questions
 
 
 class Reader:
@@ -51,39 +53,50 @@ class Reader:
         finally:
             with self._counting:
                 opened.asked -= 1
-                self._close_unused(opened)
+                _close_unused(opened)
 
     def let_go(self) -> None:
         """Take no more questions on the connection that is open; the last that is answered closes it."""
-        with self._counting:
-            opened, self._opened = self._opened, None
-            if opened:
-                self._close_unused(opened)
+        if self._opened is not None:
+            self._retire(self._opened)
 
     def _join(self) -> _Opened:
         """The connection that is open, else a new one, with one more question on it."""
         with self._opening:
             with self._counting:
-                if self._opened is not None:
-                    self._opened.asked += 1
-                    return self._opened
-            opened = self._open()
-            with self._counting:
-                self._opened = opened
-        end = Timer(OPEN_S, self._end, [opened])
-        end.daemon = True
-        end.start()
-        return opened
+                opened = self._opened
+                if opened is not None and not opened.over and opened.file == _file(self._path):
+                    opened.asked += 1
+                    return opened
+            self.let_go()  # of a file that is another by now
+            self._opened = self._open()
+            return self._opened
 
     def _open(self) -> _Opened:
         with ExitStack() as stack:
             con = stack.enter_context(open_for_reading(self._path))
-            return _Opened(con, stack.pop_all())
+            opened = _Opened(con, _file(self._path), stack)
+            end = Timer(OPEN_S, self._retire, [opened])
+            end.daemon = True
+            end.start()
+            opened.closing = stack.pop_all()
+        return opened
 
-    def _end(self, opened: _Opened) -> None:
-        if opened is self._opened:
-            self.let_go()
+    def _retire(self, opened: _Opened) -> None:
+        with self._counting:
+            opened.over = True
+            _close_unused(opened)
 
-    def _close_unused(self, opened: _Opened) -> None:
-        if opened is not self._opened and not opened.asked:
-            opened.closing.close()
+
+def _close_unused(opened: _Opened) -> None:
+    if opened.over and not opened.asked:
+        opened.closing.close()
+
+
+def _file(path: Path) -> tuple[int, ...] | None:
+    """What tells a file from one that is put in its place, or written to past its locks."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size

@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from fusionscope.storage import reader
 from fusionscope.storage.database import Locked, NotALibrary, open_for_writing
+from fusionscope.storage.library import Library
 from fusionscope.storage.queries.runs import library_runs
 from fusionscope.storage.reader import Reader
 
@@ -89,3 +90,18 @@ def test_a_writer_need_not_wait_for_a_question_that_waits_for_it(library: Path) 
         end.set()
         assert writes.result()
         assert first.result() == len(second.result())
+    shared.let_go()
+
+
+def test_a_file_that_was_put_in_its_place_is_read_at_once(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "OPEN_S", 60)
+    shared, other = Reader(library), Library(tmp_path / "other")
+    assert shared.ask(library_runs)
+    assert other.ask(library_runs) == []
+    other.path.replace(library)
+    assert shared.ask(library_runs) == []
+    library.unlink()
+    assert shared.ask(library_runs) == []
+    shared.let_go()
