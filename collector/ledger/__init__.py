@@ -50,7 +50,7 @@ class Ledger:
         self._links = Links()
         self.texts = Graphs()
         self.plans: dict[str, Plan] = {}  # graph → its plan, which measuring compares with what it sees
-        self._returned: dict[str, dict[str, Block]] = {}  # forward graph → the memory of each value that it returns
+        self._returned: dict[str, list[tuple[str, Block]]] = {}  # forward graph → the values that it returns
         self.backends: dict[str, str] = {}  # compile → backend
         self._calls: dict[str, int] = {}  # compile → runs of its forward graph by the program
         self._compiles = Compiles(began, compile_limit, self.backends, self._calls)
@@ -107,8 +107,7 @@ class Ledger:
         complete = {g: self._graphs.pop(g) for g in list(self._graphs) if final or root_of(g) in done}
         defined = _kernels_defined(complete)
         for graph_id, observations in complete.items():
-            saved = self._returned.get(graph_id.replace(".backward", ".forward"))
-            facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)], saved)
+            facts = GraphFacts(graph_id, observations, defined[root_of(graph_id)], self._returned_to(graph_id))
             if facts.direction == "forward" and facts.function == "call":
                 self._returned[graph_id] = facts.returned
             self.plans[graph_id] = plan = carry_out(facts)
@@ -123,6 +122,12 @@ class Ledger:
         if not final:
             return records
         return [*records, *self.texts.finish(), *self._compiles.finish(), *self._symbols.finish()]
+
+    def _returned_to(self, graph_id: str) -> list[tuple[str, Block]]:
+        """What the forward of a backward returned; nothing where DDP split the frame: which is whose is not known."""
+        compile_id, _, direction = graph_id.partition(".")
+        forwards = [graph for graph in self._returned if graph.startswith(f"{compile_id}.")]
+        return self._returned[forwards[0]] if direction == "backward" and len(forwards) == 1 else []
 
 
 def _kernels_defined(graphs: Mapping[str, list[object]]) -> dict[str, dict[str, KernelDefined]]:

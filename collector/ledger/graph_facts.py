@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 class GraphFacts:
     """A graph's observations by kind and name.
 
-    `shared` are the kernels of its wrapper, `saved` of a backward the memory in which its forward returned each value.
+    `shared` are the kernels of its wrapper, `returned` of a backward what its forward returned.
     """
 
     def __init__(
@@ -56,10 +56,9 @@ class GraphFacts:
         graph_id: str,
         observations: Iterable[object],
         shared: Mapping[str, KernelDefined] | None = None,
-        saved: Mapping[str, Block] | None = None,
+        returned: Sequence[tuple[str, Block]] = (),
     ) -> None:
         self.graph_id = graph_id
-        self._saved = saved or {}
         seen: dict[type, list[object]] = defaultdict(list)
         for observation in observations:
             seen[type(observation)].append(observation)
@@ -70,6 +69,7 @@ class GraphFacts:
         self.groups = _only(seen, FusionGroup)
         self.buffers: dict[str, ScheduledBuffer] = {b.buffer: b for b in _only(seen, ScheduledBuffer)}
         self.inputs: dict[str, GraphInput] = {g.buffer: g for g in _only(seen, GraphInput)}
+        self._saved = _saved(returned, self.inputs)
         self.constants = _only(seen, GraphConstant)
         own = {k.kernel: k for k in _only(seen, KernelDefined)}
         self.sources: dict[str, KernelDefined] = {**(shared or {}), **own}  # a wrapper defines a text once
@@ -144,14 +144,14 @@ class GraphFacts:
         return (known.ir_node,) if known and known.ir_node else ()
 
     @property
-    def returned(self) -> dict[str, Block]:
-        """FX node that the graph returns → the memory it is in, which several may share that look at one buffer."""
+    def returned(self) -> list[tuple[str, Block]]:
+        """FX nodes of the tensors that the graph returns, with the memory of each; several may be views of one."""
         if self._outputs is None:
-            return {}
+            return []
         made = {name: Block(name, buffer.bytes) for name, buffer in self.buffers.items()}
         given = {name: Block(name, i.bytes, self.input_category(i)) for name, i in self.inputs.items()}
         blocks, named = made | given, zip(self._outputs.nodes, self._outputs.names, strict=False)
-        return {node: blocks[name] for node, name in named if name in blocks}
+        return [(node, blocks[name]) for node, name in named if name in blocks]
 
     def block_of(self, given: str) -> str:
         """The memory that an input lies in: the buffer in which the forward returned it, else its own."""
@@ -187,13 +187,29 @@ class GraphFacts:
 
     def input_category(self, given: GraphInput) -> str:
         """weight, input, gradient or saved: where an input comes from."""
+        if (block := self._saved.get(given.buffer)) is not None:
+            return block.given_as or "saved"  # the forward may have made a copy of what it was given
         if given.static:
             return "weight"
-        if (block := self._saved.get(given.buffer)) is not None and block.given_as:
-            return block.given_as
         if self.direction != "backward" or given.buffer.startswith("primals_"):
             return "input"
         return "gradient" if given.buffer.startswith("tangents_") else "saved"
+
+
+def _saved(returned: Sequence[tuple[str, Block]], given: Iterable[str]) -> dict[str, Block]:
+    """Input of a backward → the memory that its forward returned it in.
+
+    A forward returns last what it saved, in the order of the backward's inputs (torch/_functorch/partitioners.py). A
+    pass over one of the graphs may have renamed a value; where names are out of step, only equal ones count.
+    """
+    wanted = [name for name in given if not name.startswith("tangents_")]
+    last, by_name = returned[max(0, len(returned) - len(wanted)) :], dict(returned)
+    in_step = len(last) == len(wanted) and all(
+        name == node or name not in by_name for name, (node, _) in zip(wanted, last, strict=True)
+    )
+    if in_step:
+        return {name: block for name, (_, block) in zip(wanted, last, strict=True)}
+    return {name: by_name[name] for name in wanted if name in by_name}
 
 
 def _own_work(node: IrNode, copies: Collection[tuple[str | None, int | None]]) -> IrNode:
