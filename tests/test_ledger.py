@@ -342,27 +342,54 @@ def attend(packed: torch.Tensor) -> torch.Tensor:
     return mixed
 
 
-def test_saved_views_of_one_buffer_are_one_block_that_the_last_of_them_frees(store: Path) -> None:
-    held: dict[int, int] = {}
+def kept_by(compiled: Any, inputs: tuple[torch.Tensor, ...]) -> list[int]:
+    """Run forward and backward; bytes of each block that the forward kept for the backward, its inputs left out."""
+    loss = compiled(*inputs).sum()
+    saved = loss.grad_fn.next_functions[0][0].saved_tensors
+    blocks = {s.untyped_storage().data_ptr(): s.untyped_storage().nbytes() for s in saved}
+    given = {x.untyped_storage().data_ptr() for x in inputs}
+    loss.backward()
+    return sorted(size for block, size in blocks.items() if block not in given)
 
-    def drive() -> None:
-        x = torch.randn(4, 3, 4, 128, 64, requires_grad=True)
-        loss = torch.compile(lambda x: attend(x.sin()))(x).sum()
-        saved = loss.grad_fn.next_functions[0][0].saved_tensors  # type: ignore[union-attr]
-        held.update({s.untyped_storage().data_ptr(): s.untyped_storage().nbytes() for s in saved})
-        held.pop(x.untyped_storage().data_ptr())
-        loss.backward()
 
-    seen = recorded(store, drive)
-    backward = [b for b in seen.of(records.Buffer, "0/0.backward") if b.category == "saved"]
-    views = [b for b in backward if (b.reason or "").startswith("a view of the memory of ")]
-    assert len(views) == 2
-    assert {view.bytes for view in views} == {0}
-    assert sum(b.bytes or 0 for b in backward) == sum(held.values())
-    points = {p.step: p for p in seen.of(records.MemoryPoint, "0/0.backward") if p.basis == "plan"}
-    assert {points[b.freed_at or 0].label for b in views} == {f"free {(views[0].reason or '').split()[-1]}"}
-    freed = {b.freed_at for b in backward if b.freed_at}
-    assert -sum(points[step].delta_bytes or 0 for step in freed) == sum(held.values())
+def scaled_by_a_mutated_input(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The saved value is a view of `y`, by a name that a pass over the forward takes away."""
+    y[0].mul_(2)
+    return (x * y.t()).exp()
+
+
+def convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """On a CPU the forward copies both into another layout, and saves the copies."""
+    return torch.nn.functional.conv2d(x.sin(), weight).sin()
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (lambda x: attend(x.sin()), [(4, 3, 4, 128, 64)]),
+        (scaled_by_a_mutated_input, [(16, 16), (16, 16)]),
+        (convolved, [(2, 4, 8, 8), (8, 4, 3, 3)]),
+    ],
+)
+def test_what_a_backward_finds_is_what_the_forward_kept(store: Path, function: Any, shapes: list[Any]) -> None:
+    kept: list[int] = []
+    inputs = tuple(torch.randn(shape, requires_grad=index == 0) for index, shape in enumerate(shapes))
+    seen = recorded(store, lambda: kept.extend(kept_by(torch.compile(function), inputs)))
+    saved = [b for b in seen.of(records.Buffer, "0/0.backward") if b.category == "saved"]
+    assert sorted(b.bytes or 0 for b in saved if not b.reason) == kept
+    freed = {b.freed_at for b in saved}
+    points = [p for p in seen.of(records.MemoryPoint, "0/0.backward") if p.basis == "plan" and p.step in freed]
+    assert -sum(p.delta_bytes or 0 for p in points) == sum(kept)
+
+
+def test_the_last_of_several_views_of_a_buffer_frees_it(store: Path) -> None:
+    x = torch.randn(4, 3, 4, 128, 64, requires_grad=True)
+    seen = recorded(store, lambda: torch.compile(lambda x: attend(x.sin()))(x).sum().backward())
+    backward = seen.of(records.Buffer, "0/0.backward")
+    saved = [b for b in backward if b.category == "saved" and b.bytes in (0, x.nbytes)]
+    owner, *views = saved
+    assert [(b.bytes, b.reason) for b in views] == [(0, f"a view of the memory of {owner.buffer}")] * 2
+    assert (owner.bytes, owner.reason, {b.freed_at for b in saved}) == (x.nbytes, None, {owner.freed_at})
 
 
 def test_a_saved_view_of_what_the_caller_holds_is_an_input_and_not_freed(store: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from fusionscope.collector import reading, whereabouts
@@ -47,7 +48,9 @@ def install(emit: Emit) -> Iterator[None]:
 
 def _graph(graph_id: str, module: Any) -> Iterator[GraphNode | GraphEdge]:
     for position, node in enumerate(module.graph.nodes):
-        yield reading.graph_node(graph_id, position, node, _bytes(reading.tensor_value(node)))
+        record = reading.graph_node(graph_id, position, node, _bytes(reading.tensor_value(node)))
+        argument = node.meta.get("grapharg")  # there until call_user_compiler hands the graph over
+        yield record if argument is None else replace(record, target=argument.source.name)
         for source in node.all_input_nodes:
             yield GraphEdge(graph_id=graph_id, src=source.name, dst=node.name)
 

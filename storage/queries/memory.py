@@ -11,7 +11,9 @@ from fusionscope.storage.queries._rows import fetch
 from fusionscope.storage.queries.graphs import OWN_ORIGINS
 from fusionscope.storage.records import MemoryBudget, MemoryResidual, ReuseDecision
 
-_OWNER = re.compile("_(?:modules|parameters|buffers)_")  # between the names of a path in Dynamo's name of an input
+# Dynamo's name of where an input comes from: L['self']._modules['norm']._parameters['weight'], G['tables'][0]
+_ROOT = re.compile(r"[LG]\['(\w+)'\]")
+_HELD = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,16 @@ class Lifetime:
     reason: str | None = None  # why its size is not known, or nothing
     kernel_id: str | None = None  # that writes it first
     ir_node: str | None = None  # scheduler node that writes it first
-    placeholder: str | None = None  # of an input: L_self_modules_norm_parameters_weight_, as Dynamo's graph has it
+    placeholder: str | None = None  # of an input: where Dynamo found it
 
     @property
     def given_as(self) -> str | None:
         """What the program calls an input: `norm.weight` of the module that is compiled, or the name of an argument."""
-        if self.placeholder is None:
+        root = _ROOT.match(self.placeholder or "")
+        if root is None or self.placeholder is None:
             return None
-        root, *path = _OWNER.split(re.sub(r"^[LG]_|_$", "", self.placeholder))
-        return ".".join(path) or root
+        path = _HELD.sub(r".\1", self.placeholder[root.end() :])
+        return path[1:] if root[1] == "self" and path.startswith(".") else root[1] + path
 
     @property
     def at_entry(self) -> bool:
@@ -201,18 +204,24 @@ described AS (
         arg_max(source_text, position) FILTER (file IS NOT NULL) AS source_text
     FROM made JOIN (SELECT * FROM graph_nodes WHERE run_id = $1 AND graph_id = $2) USING (node) GROUP BY buffer
 ),
-given AS (
-    SELECT node AS buffer, shape, {_PLACE} AS place FROM graph_nodes WHERE {_OF_GRAPH} AND op = 'placeholder'
-),
+given AS (SELECT node AS buffer, {_PLACE} AS place FROM graph_nodes WHERE {_OF_GRAPH} AND op = 'placeholder'),
 asked AS (
     SELECT target AS placeholder, shape, row_number() OVER (ORDER BY position) - 1 AS place FROM graph_nodes
-    WHERE run_id = $1 AND op = 'placeholder' AND ends_with(graph_id, '.dynamo')
-        AND graph_id = regexp_replace($2, '[.](forward|backward|inference)$', '.dynamo')
+    WHERE run_id = $1 AND graph_id = split_part($2, '.', 1) || '.dynamo' AND op = 'placeholder'
+),
+lifted AS (
+    SELECT shape, {_PLACE} AS place FROM graph_nodes
+    WHERE run_id = $1 AND graph_id = regexp_replace($2, '[.]backward$', '.forward') AND op = 'placeholder'
+),
+sound AS (  -- not where inputs were dropped, joined or put before the others: a constant, an alias, a token
+    SELECT count(*) = (SELECT count(*) FROM asked) AND bool_and(lifted.shape IS NOT DISTINCT FROM asked.shape) AS so
+    FROM lifted LEFT JOIN asked USING (place)
 )
 SELECT b.buffer, category, b.bytes, b.shape, b.dtype, allocated_at, last_use, freed_at, reuses, reuse_kind,
     k.name AS kernel, coalesce(ops, []) AS ops, file, line, source_text,
     b.reason, b.kernel_id, b.ir_node, placeholder
-FROM chosen b LEFT JOIN described USING (buffer) LEFT JOIN (given JOIN asked USING (place, shape)) USING (buffer)
+FROM chosen b LEFT JOIN described USING (buffer)
+LEFT JOIN (SELECT buffer, placeholder FROM given JOIN asked USING (place) WHERE (SELECT so FROM sound)) USING (buffer)
 LEFT JOIN kernels k USING (run_id, kernel_id)
 ORDER BY allocated_at NULLS FIRST, b.bytes DESC NULLS LAST, b.buffer
 """
