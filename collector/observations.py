@@ -246,7 +246,7 @@ class GraphOutputs:
     graph_id: str
     names: tuple[str, ...]
     user_visible: tuple[str, ...] | None
-    nodes: tuple[str, ...] = ()  # the FX nodes that they are; the backward calls those that it gets by the same names
+    nodes: tuple[str, ...] = ()  # the FX nodes that they are, by the names of the backward where no pass changed one
 
 
 @dataclass(frozen=True, slots=True)
