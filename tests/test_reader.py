@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,8 +27,9 @@ def can_write(path: Path, timeout_s: float = 0.1) -> bool:
 
 
 @pytest.fixture
-def library(example_store: Path) -> Path:
-    return example_store / "library.duckdb"
+def library(example_store: Path, tmp_path: Path) -> Path:
+    """A copy: the example is shared by all tests."""
+    return Path(shutil.copy(example_store / "library.duckdb", tmp_path))
 
 
 def test_a_connection_stays_open_for_the_next_question(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
