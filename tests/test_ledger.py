@@ -336,6 +336,29 @@ def test_an_input_has_the_name_that_the_program_gives_it(block: Recorded, graph:
     assert {life.given_as for life in block.lifetimes(graph) if life not in given} == {None}
 
 
+def test_names_of_inputs_are_those_of_the_program_whatever_they_hold(store: Path) -> None:
+    def summed(held: dict[str, torch.Tensor], rows: list[torch.Tensor], x_modules_y_: torch.Tensor) -> torch.Tensor:
+        return held["a.b"].sin() + held["a_b"] + rows[1] * x_modules_y_
+
+    one, *others = (torch.randn(4, 4) for _ in range(4))
+    held, rows = {"a.b": one, "a_b": others[0]}, [others[1], others[1]]
+    seen = recorded(store, lambda: torch.compile(summed)(held, rows, others[2]))
+    names = {life.given_as for life in seen.lifetimes(INFERENCE) if life.at_entry}
+    assert names == {"held['a.b']", "held['a_b']", "rows[1]", "x_modules_y_"}
+
+
+def test_inputs_that_were_joined_go_without_names_rather_than_with_wrong_ones(store: Path) -> None:
+    def mutated(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        a.mul_(2)
+        return a + b + c.exp()
+
+    base = torch.randn(8, 4)  # AOTAutograd hands on what both are views of, before all others
+    seen = recorded(store, lambda: torch.compile(mutated)(base[:4], base[2:6], torch.randn(4, 4)))
+    given = [life for life in seen.lifetimes(INFERENCE) if life.at_entry]
+    assert given
+    assert {life.given_as for life in given} == {None}
+
+
 def test_an_inlined_producer_says_where_it_is_computed_again(lowering: Recorded) -> None:
     sine = next(d for d in lowering.all(records.RealizeDecision) if d.node == "sin")
     assert (sine.users, sine.realized, sine.copies) == (2, False, 3)

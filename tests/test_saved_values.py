@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.backends.distributed import DDPOptimizer
+from torch._inductor.compile_fx import compile_fx
 
 from fusionscope.collector import record
 from fusionscope.storage.library import Library
@@ -90,3 +93,15 @@ def test_a_saved_view_of_what_the_caller_holds_is_an_input_and_not_freed(tmp_pat
     inputs = [b for b in plan.buffers if b.category == "input"]
     assert sorted(b.bytes or 0 for b in inputs) == [0, 0, x.nbytes]
     assert {b.freed_at for b in inputs} == {None}
+
+
+def test_a_backward_that_ddp_split_off_has_the_sizes_of_its_own_values(tmp_path: Path) -> None:
+    """Its backwards are compiled last part first: the one that is called like the first forward is not its own."""
+    layers = [torch.nn.Linear(16, 16, bias=False), torch.nn.Linear(16, 64, bias=False)]
+    model = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1], torch.nn.Tanh())
+    room = layers[0].weight.nbytes
+    parts = DDPOptimizer(bucket_bytes_cap=room, first_bucket_cap=room, backend_compile_fn=compile_fx)
+    compiled = torch.compile(model, backend=parts.compile_fn)
+    plan = Plan(tmp_path, lambda: compiled(torch.randn(16, 16)).sum().backward())
+    assert plan.saved
+    assert {b.bytes for b in plan.saved} == {4 * math.prod(int(n) for n in b.shape or ()) for b in plan.saved}
